@@ -234,7 +234,7 @@ DEV float row_max(float v) {
 }
 DEV float row_total(float v) { return warp_reduce<Sum, 16>(v); }
 
-// y [BATCH, LEN, WIDTH] (T) and, where bound, lse [BATCH, HEADS, LEN] (float), the logarithm of the sum of the
+// y [BATCH, LEN, WIDTH] (T) and, if bound, lse [BATCH, HEADS, LEN] (float), the logarithm of the sum of the
 // exponentials of a query's scores. With rotary embedding, a first phase writes the angles to work.
 template <class A> struct Attention {
     using Slots = slots::attention;
@@ -318,20 +318,26 @@ template <class A> struct Attention {
 // dx (like qkv) from dy (like y). The first phase writes the angles, with rotary embedding, and the sum of dy y for
 // each query. In the second phase, a block has one tile of keys and values and loops over the queries that attend to
 // them, or has one tile of queries and loops over their keys. Probabilities are recomputed from lse.
+//
+// If a head has few tiles and no rotary embedding, there is one phase without work: each block computes the sums of its
+// queries itself.
 template <class A> struct AttentionBwd {
     using Slots = slots::attention_bwd;
     using T = typename A::T;
-    static constexpr int PHASES = 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
+    static constexpr bool SUMS = A::TILES <= 4 && !A::ROTARY;
+    static constexpr int PHASES = SUMS ? 1 : 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
     static constexpr int ROWS = A::BATCH * A::HEADS * A::LEN, SUM_BLOCKS = ceil_div(ROWS, THREADS / 32);
     static constexpr int KEY_BLOCKS = A::BATCH * A::KV * A::TILES;
-    static constexpr i64 WORK = 8 * A::ANGLES + 4ll * ROWS;
+    static constexpr i64 WORK = SUMS ? 0 : 8 * A::ANGLES + 4ll * ROWS;
     static constexpr int blocks(int phase) {
-        return phase == 0 ? A::ANGLE_BLOCKS + SUM_BLOCKS : KEY_BLOCKS + A::BATCH * A::HEADS * A::TILES;
+        return PHASES == 2 && phase == 0 ? A::ANGLE_BLOCKS + SUM_BLOCKS : KEY_BLOCKS + A::BATCH * A::HEADS * A::TILES;
     }
-    static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (4 * A::FEATURES + TILE * A::SCORES); }
+    static constexpr int smem(int phase) {
+        return PHASES == 2 && phase == 0 ? 0 : 4 * (4 * A::FEATURES + TILE * A::SCORES + (SUMS ? TILE : 0));
+    }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        if constexpr (PHASE == 0) {
+        if constexpr (PHASE + 1 < PHASES) {
             if (block < A::ANGLE_BLOCKS) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
             else add_rows(a, block - A::ANGLE_BLOCKS);
         } else if (block < KEY_BLOCKS) of_keys(a, block, (float*)smem);
@@ -352,15 +358,48 @@ template <class A> struct AttentionBwd {
         if (threadIdx.x % 32 == 0) row_sums(a)[row] = sum;
     }
 
+    // The sums of a tile of queries of sample `of` / HEADS and head `of` % HEADS, from its tile of dy, in shared memory.
+    // LANES neighbouring threads add up a row; `read` is called before the barrier behind which the tile is
+    // there, and `finish` is followed by another one.
+    struct TileSums {
+        static constexpr int LANES = THREADS / TILE, HELD = ceil_div(D, LANES);
+        float y[HELD];
+        DEV int row() { return threadIdx.x / LANES; }
+        DEV int column(int i) { return threadIdx.x % LANES + i * LANES; }
+        __device__ __forceinline__ void read(const Args& a, int of, int first) {
+            const int position = min_i(first + row(), A::LEN - 1);
+            const T* from = a.at<T>(Slots::Y) + ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * D;
+#pragma unroll
+            for (int i = 0; i < HELD; ++i) y[i] = column(i) < D ? to_float(from[column(i)]) : 0.0f;
+        }
+        __device__ __forceinline__ void finish(const float* dy, float* sums) const {
+            float sum = 0.0f;
+#pragma unroll
+            for (int i = 0; i < HELD; ++i)
+                if (column(i) < D) sum += dy[row() * A::ROW + column(i)] * y[i];
+            sum = warp_reduce<Sum, LANES>(sum);
+            if (threadIdx.x % LANES == 0) sums[row()] = sum;
+        }
+    };
+
+    // Where the sums of a sample and head are: behind the scores in shared memory, or in work.
+    DEV const float* sums_of(const Args& a, int of, const float* dy, const TileSums& own, float* scores) {
+        if constexpr (!SUMS) return row_sums(a) + (i64)of * A::LEN;
+        float* sums = scores + TILE * A::SCORES;
+        own.finish(dy, sums);
+        return sums;
+    }
+
     // From the scores and the products of dy and values of a tile: the weights of the values in `s`, and the gradient
-    // of the unscaled scores in `d`.
-    DEV void differentiate(const Args& a, int of, int first_query, int first_key, float (&s)[EACH][EACH],
-        float (&d)[EACH][EACH]) {
+    // of the unscaled scores in `d`. `sums` are those of the queries of this sample and head, or of the tile.
+    DEV void differentiate(const Args& a, int of, const float* sums, int first_query, int first_key,
+        float (&s)[EACH][EACH], float (&d)[EACH][EACH]) {
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
             const int query = first_query + A::ty() * EACH + i;
-            const i64 row = (i64)of * A::LEN + min_i(query, A::LEN - 1);
-            const float lse = a.at<float>(Slots::LSE)[row], sum = row_sums(a)[row];
+            const int position = min_i(query, A::LEN - 1);
+            const i64 row = (i64)of * A::LEN + position;
+            const float lse = a.at<float>(Slots::LSE)[row], sum = sums[SUMS ? position - first_query : position];
             float by[EACH];
             A::dropped(a.at<i64>(Slots::COUNTER), row, first_key, by);
 #pragma unroll
@@ -394,11 +433,16 @@ template <class A> struct AttentionBwd {
             __syncthreads();
             A::template fetch<A::PACKED, A::ROTARY>(q, qkv + head * D, t * TILE, angles);
             A::template fetch<A::WIDTH, false>(g, dy + head * D, t * TILE, angles);
+            const int of = sample * A::HEADS + head;
+            TileSums own;
+            if constexpr (SUMS) own.read(a, of, t * TILE);
             __syncthreads();
+            const float* sums = sums_of(a, of, g, own, p);
             float s[EACH][EACH], d[EACH][EACH];
             A::products(q, k, s);
             A::products(g, v, d);
-            differentiate(a, sample * A::HEADS + head, t * TILE, tile * TILE, s, d);
+            if constexpr (SUMS) __syncthreads();
+            differentiate(a, of, sums, t * TILE, tile * TILE, s, d);
             A::keep_transposed(p, s);
             __syncthreads();
             A::add_product(p, g, dv);
@@ -422,6 +466,8 @@ template <class A> struct AttentionBwd {
         float *k = smem, *v = k + A::FEATURES, *q = v + A::FEATURES, *g = q + A::FEATURES, *p = g + A::FEATURES;
         A::template fetch<A::PACKED, A::ROTARY>(q, qkv + head * D, tile * TILE, angles);
         A::template fetch<A::WIDTH, false>(g, dy + head * D, tile * TILE, angles);
+        TileSums own;
+        if constexpr (SUMS) own.read(a, of, tile * TILE);
         float dq[EACH][A::HOLD];
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -432,10 +478,12 @@ template <class A> struct AttentionBwd {
 #pragma unroll 1
         for (int t = 0; t < past; ++t) {
             A::next_keys(k, v, qkv, kv, t * TILE, angles);
+            const float* sums = sums_of(a, of, g, own, p);
             float s[EACH][EACH], d[EACH][EACH];
             A::products(q, k, s);
             A::products(g, v, d);
-            differentiate(a, of, tile * TILE, t * TILE, s, d);
+            if constexpr (SUMS) __syncthreads();
+            differentiate(a, of, sums, tile * TILE, t * TILE, s, d);
             A::keep(p, d);
             __syncthreads();
             A::add_product(p, k, dq);

@@ -244,7 +244,7 @@ template <class M> struct AttentionMma {
     using A = typename M::A;
     using T = typename A::T;
     static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = M::THREADS, NS = M::STREAM / 8;
-    // Limits registers so that sixteen warps fit a multiprocessor, where no registers spill.
+    // Limits registers so that sixteen warps fit a multiprocessor, as long as no registers spill.
     static constexpr int MIN_BLOCKS = !M::IS_TF32 && M::NT <= 8 ? 16 / M::WARPS : 0;
     static constexpr i64 WORK = 8 * A::ANGLES;
     static constexpr int blocks(int phase) {
@@ -302,7 +302,7 @@ template <class M> struct AttentionMma {
     }
 
     static __device__ __forceinline__ void attend(const Args& a, int block, char* smem) {
-        // Late queries attend to most keys, and go first.
+        // Late queries attend to the most keys and are processed first.
         const int tile = M::OWN_TILES - 1 - block % M::OWN_TILES, of = block / M::OWN_TILES, head = of % A::HEADS;
         const int sample = of / A::HEADS, kv = head / A::GROUP, first = tile * M::OWN;
         const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;

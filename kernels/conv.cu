@@ -284,7 +284,7 @@ struct ConvGemm {
     static_assert(
         THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
 
-    // This thread's position in the tile: a warp may have a tile of its own.
+    // This thread's position in the tile: each warp may have its own tile.
     DEV int here() { return THREADS == 32 ? (int)threadIdx.x % 32 : (int)threadIdx.x; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {

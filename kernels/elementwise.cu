@@ -245,7 +245,7 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // all rows and writes db. Otherwise it sums one of CHUNKS ranges of rows and writes its sums to work [CHUNKS, COLS];
 // phase 1 adds them, eight columns for each block. Vectors are as wide as COLS allows; a general member is compiled for
 // this width (V_). ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves ROWS * COLS
-// * sizeof(T) bytes, and 8 * CHUNKS * COLS more where CHUNKS > 1.
+// * sizeof(T) bytes, and 8 * CHUNKS * COLS more if CHUNKS > 1.
 template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
     int TO = 0>
 struct BiasGrad {
@@ -266,7 +266,7 @@ struct BiasGrad {
         return best;
     }
     static constexpr int strips(int cols) { return ceil_div(cols / V, across(cols / V)); }
-    // Threads that share the final sum of one column, where a strip has TX vectors.
+    // Threads that share the final sum of one column, if a strip has TX vectors.
     static constexpr int share(int tx) { return min_i(THREADS / (tx * V), THREADS / tx); }
     static constexpr i64 chunk_rows(i64 rows, i64 chunks) { return (rows + chunks - 1) / chunks; }
     static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
@@ -599,8 +599,8 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr : OneBlock<256> {
     }
 };
 
-// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two where bound: means
-// over the rows (number 0). One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
+// Slots: 0 row_loss [ROWS], 1 loss [1], 2 row_right [ROWS], 3 accuracy [1], all float, the last two if they are bound:
+// means over the rows (number 0). One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
     static_assert(
@@ -746,9 +746,9 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
     }
 };
 
-// update_max [1] = largest of update_max_seg [SEGMENTS] (not a number where one is not) and grad_norm [1] = square root
-// of the sum of the squares of grad_norm_seg [SEGMENTS], each where both its input and its output are bound. Floats;
-// one block, which adds in a fixed order. Overwrites.
+// update_max [1] = largest of update_max_seg [SEGMENTS] (NaN if one of them is NaN) and grad_norm [1] = square root of
+// the sum of the squares of grad_norm_seg [SEGMENTS], each if both its input and its output are bound. Floats; one
+// block, which adds in a fixed order. Overwrites.
 template <i64 SEGMENTS> struct UpdateMetrics {
     using Slots = slots::update_metrics;
     using Segments = Number<SEGMENTS, 0>;

@@ -64,11 +64,9 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
         }
     }
 
-    __device__ __forceinline__ void finish(
-        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
-        const i64 at = row * n + col;
+    // The results, and the values before the activation where these are kept.
+    __device__ __forceinline__ Vec<Out, V> results(const Vec<float, V>& product, Vec<T, V>& before) const {
         Vec<Out, V> out;
-        Vec<T, V> before;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             float v = product.v[i], b = 0.0f, s = 0.0f, z;
@@ -78,6 +76,14 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
             out.v[i] = narrow<Out>(Epi::apply(v, b, s, z));
             if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z);
         }
+        return out;
+    }
+
+    __device__ __forceinline__ void finish(
+        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+        const i64 at = row * n + col;
+        Vec<T, V> before;
+        const Vec<Out, V> out = results(product, before);
         if constexpr (Epi::SAVE_Z) {
             if (a.has(slots::product::Z)) store<T, V>(a.at<T>(slots::product::Z) + at, before);
         }
@@ -121,6 +127,112 @@ struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
         if (a.has(StepSlots<Rule>::SHADOW)) store<T, V>(a.at<T>(StepSlots<Rule>::SHADOW) + at, copy);
     }
 };
+
+// The epilogue of a product whose rows, of COLS elements, are normalised as by `LayerNorm`, whose results it writes
+// beside the product. A row belongs to neighbouring lanes. EPS holds the bits of an f64. Slots: those of a product as
+// far as it has them, and those of `gemm_norm`.
+template <bool BIAS, u64 EPS, bool RMS, int COLS> struct Normalising : Epilogue<BIAS, NONE, false, NONE> {};
+
+template <class T, class Out, bool ACC, bool BIAS, u64 EPS, bool RMS, int COLS, int V>
+struct Tail<T, Out, ACC, Normalising<BIAS, EPS, RMS, COLS>, V> {
+    using Slots = slots::gemm_norm;
+    static constexpr int LANES = COLS / V;
+    Tail<T, Out, ACC, Epilogue<BIAS, NONE, false, NONE>, V> plain;
+    Vec<float, V> gamma, beta;
+
+    __device__ __forceinline__ void fetch(const Args& a, int n, i64 row, int col) {
+        plain.fetch(a, n, row, col);
+        gamma = load<float, V>(a.at<float>(Slots::GAMMA) + col);
+        if constexpr (!RMS) beta = load<float, V>(a.at<float>(Slots::BETA) + col);
+    }
+
+    __device__ __forceinline__ void finish(
+        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+        const i64 at = row * n + col;
+        Vec<T, V> before;
+        const Vec<Out, V> out = plain.results(product, before);
+        store<Out, V>(a.at<Out>(Slots::C) + at, out);
+        const int lane = threadIdx.x % 32;
+        float d[V], sum = 0.0f, square = 0.0f;
+        const float first = to_float(out.v[0]);
+        const float origin = RMS ? 0.0f : __shfl_sync(0xffffffffu, first, lane / LANES * LANES);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            d[i] = to_float(out.v[i]) - origin;
+            if constexpr (!RMS) sum += d[i];
+        }
+        const float mean = RMS ? 0.0f : warp_reduce<Sum, LANES>(sum) * (1.0f / (float)COLS);
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            d[i] -= mean;
+            square += d[i] * d[i];
+        }
+        const float variance = warp_reduce<Sum, LANES>(square) * (1.0f / (float)COLS);
+        const float rstd = rsqrtf(variance + (float)__longlong_as_double((i64)EPS));
+        Vec<T, V> y;
+#pragma unroll
+        for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(d[i] * rstd * gamma.v[i] + (RMS ? 0.0f : beta.v[i]));
+        store<T, V>(a.at<T>(Slots::Y) + at, y);
+        if (lane % LANES != 0) return;
+        if (!RMS && a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
+        if (a.has(Slots::RSTD)) a.at<float>(Slots::RSTD)[row] = rstd;
+    }
+};
+
+// The epilogue of a product that is the gradient of normalised rows: the gradient of what was normalised is written
+// beside it, as by `LayerNormBwd`. Slots: those of `gemm_norm_bwd`.
+template <bool RMS, int COLS> struct NormGradient : Epilogue<false, NONE, false, NONE> {};
+
+template <class T, class Out, bool RMS, int COLS, int V> struct Tail<T, Out, false, NormGradient<RMS, COLS>, V> {
+    using Slots = slots::gemm_norm_bwd;
+    static constexpr int LANES = COLS / V;
+    Vec<T, V> x, residual;
+    Vec<float, V> gamma;
+    float mean, rstd;
+    bool adds;
+
+    __device__ __forceinline__ void fetch(const Args& a, int n, i64 row, int col) {
+        const i64 at = row * n + col;
+        x = load<T, V>(a.at<T>(Slots::X) + at);
+        gamma = load<float, V>(a.at<float>(Slots::GAMMA) + col);
+        adds = a.has(Slots::RESIDUAL);
+        if (adds) residual = load<T, V>(a.at<T>(Slots::RESIDUAL) + at);
+        mean = RMS ? 0.0f : a.at<float>(Slots::MEAN)[row];
+        rstd = a.at<float>(Slots::RSTD)[row];
+    }
+
+    __device__ __forceinline__ void finish(
+        const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
+        const i64 at = row * n + col;
+        Vec<Out, V> out;
+        float g[V], normal[V], sum = 0.0f, along = 0.0f;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            out.v[i] = narrow<Out>(product.v[i]);
+            normal[i] = (to_float(x.v[i]) - mean) * rstd;
+            g[i] = to_float(out.v[i]) * gamma.v[i];
+            if constexpr (!RMS) sum += g[i];
+            along += g[i] * normal[i];
+        }
+        store<Out, V>(a.at<Out>(Slots::C) + at, out);
+        if constexpr (!RMS) sum = warp_reduce<Sum, LANES>(sum) * (1.0f / (float)COLS);
+        along = warp_reduce<Sum, LANES>(along) * (1.0f / (float)COLS);
+        Vec<T, V> dx;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const float own = rstd * (g[i] - sum - normal[i] * along);
+            dx.v[i] = narrow<T>(adds ? own + to_float(residual.v[i]) : own);
+        }
+        store<T, V>(a.at<T>(Slots::DX) + at, dx);
+    }
+};
+
+// The elements of a row that an epilogue needs at once; 0 if it needs no whole rows.
+template <class Epi> struct WholeRow { static constexpr int COLS = 0; };
+template <bool BIAS, u64 EPS, bool RMS, int COLS_> struct WholeRow<Normalising<BIAS, EPS, RMS, COLS_>> {
+    static constexpr int COLS = COLS_;
+};
+template <bool RMS, int COLS_> struct WholeRow<NormGradient<RMS, COLS_>> { static constexpr int COLS = COLS_; };
 
 // The factors of a product, and the actions of a block when its tile at `row`, `col` is done.
 template <class Epi> struct Ending {
@@ -184,6 +296,11 @@ struct Tiles {
     // memory latency.
     static constexpr bool EARLY = !SPLITS && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
+    // All lanes of a warp take part in the sums over a row, so that rows beyond the last are none of a tile's.
+    static constexpr int ROW = WholeRow<Epi>::COLS;
+    static_assert(ROW == 0 || (ROW == BN && !SPLITS && 32 % PER_ROW == 0 && BM * PER_ROW % 32 == 0),
+        "a row is neighbouring lanes of one warp");
+    static_assert(ROW == 0 || !is_fixed(M) || !is_fixed(N) || (N == ROW && M % BM == 0), "tiles hold whole rows");
 
     static constexpr int blocks_of(i64 m, i64 n, i64 split, int phase) {
         return phase == 0 ? ceil_div(m, BM) * ceil_div(n, BN) * (int)split : ceil_div(m * n / V, THREADS);

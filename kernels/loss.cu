@@ -241,7 +241,7 @@ template <class T, class Target, int THREADS, int V> struct LossWideRow {
     // THREADS / 32 floats.
     __device__ __forceinline__ float softmax(
         const Target& target, const T* row, int label, bool& right, float* scratch) {
-        // The label's score is read before the first barrier, hence before another thread can overwrite it.
+        // The label's score is read before the first barrier, so before another thread can overwrite it.
         const float own = target.names_class(label) ? to_float(row[label]) : loss_nan();
         float largest = -loss_infinity();
 #pragma unroll 4

@@ -177,6 +177,12 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
     }
 }
 
+// A product that is rounded before it is added to anything. Otherwise the compiler decides whether a product and a sum
+// become one fused operation, and members of a family with and without fixed sizes could differ in the last digit.
+DEV float product(float a, float b) { return __fmul_rn(a, b); }
+// 1 / n.
+DEV float reciprocal(int n) { return __fdiv_rn(1.0f, (float)n); }
+
 // The number of items of a batch: no more than a thread has.
 __host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
 // Loads U items with a stride of TY from `j` on; past the end the last item is loaded again, so that every load is
@@ -274,10 +280,10 @@ template <u64 MOMENTUM, int V> struct Statistics {
         if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
         if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);
 #pragma unroll
-        for (int i = 0; i < V; ++i) next[i] = keep * mean_before[i] + take * mean[i];
+        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, mean_before[i], product(take, mean[i]));
         if (a.has(Slots::RUNNING_MEAN)) norms::put<float, V>(a.at<float>(Slots::RUNNING_MEAN) + channel, next);
 #pragma unroll
-        for (int i = 0; i < V; ++i) next[i] = keep * var_before[i] + take * (var[i] * unbiased);
+        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, var_before[i], product(take, product(var[i], unbiased)));
         if (a.has(Slots::RUNNING_VAR)) norms::put<float, V>(a.at<float>(Slots::RUNNING_VAR) + channel, next);
     }
 };
@@ -353,22 +359,22 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] *= 1.0f / (float)rows;
+        for (int i = 0; i < V; ++i) sum[i] = norms::product(sum[i], norms::reciprocal(rows));
 #pragma unroll
         for (int r = 0; r < R; ++r)
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 d[r][i] -= sum[i];
-                if (EVEN || t.ty + r * TY < rows) square[i] += d[r][i] * d[r][i];
+                if (EVEN || t.ty + r * TY < rows) square[i] = fmaf(d[r][i], d[r][i], square[i]);
             }
         norms::column_sum<THREADS, TX>(square, scratch);
         float rstd[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             shift[i] += sum[i];
-            square[i] *= 1.0f / (float)rows;
+            square[i] = norms::product(square[i], norms::reciprocal(rows));
             rstd[i] = rsqrtf(square[i] + (float)norms::real_number<EPS, 3>(a));
-            gamma[i] *= rstd[i];
+            gamma[i] = norms::product(gamma[i], rstd[i]);
         }
         if (t.ty == 0 && t.valid) statistics.put(a, rows, t.channel, shift, square, rstd);
         T* y = a.at<T>(Slots::Y) + t.channel;
@@ -376,7 +382,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
 #pragma unroll
-            for (int i = 0; i < V; ++i) d[r][i] = d[r][i] * gamma[i] + beta[i];
+            for (int i = 0; i < V; ++i) d[r][i] = fmaf(d[r][i], gamma[i], beta[i]);
             if (t.valid && row < rows) {
                 if (a.has(Slots::RESIDUAL)) {
                     float beside[V];
@@ -435,24 +441,24 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
             for (int i = 0; i < V; ++i) {
                 const float d = v[i] - shift[i];
                 sum[i] += d;
-                square[i] += d * d;
+                square[i] = fmaf(d, d, square[i]);
             }
         });
         const float mine = t.ty < t.count ? (float)((t.count - 1 - t.ty) / TY + 1) : 0.0f,
                     share = mine > 0.0f ? __fdividef(1.0f, mine) : 0.0f;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            const float m = sum[i] * share, rest = square[i] - sum[i] * m;
+            const float m = norms::product(sum[i], share), rest = fmaf(-sum[i], m, square[i]);
             mean[i] = shift[i] - origin[i] + m;
             square[i] = rest < 0.0f ? 0.0f : rest;
-            sum[i] = mine * mean[i];
+            sum[i] = norms::product(mine, mean[i]);
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
-        const float all = __fdividef(1.0f, (float)t.count);
+        const float all = norms::reciprocal(t.count);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            sum[i] *= all;
-            square[i] += mine * (mean[i] - sum[i]) * (mean[i] - sum[i]);
+            sum[i] = norms::product(sum[i], all);
+            square[i] = fmaf(norms::product(mine, mean[i] - sum[i]), mean[i] - sum[i], square[i]);
         }
         norms::column_sum<THREADS, TX>(square, scratch);
         if (t.ty == 0 && t.valid) {
@@ -500,19 +506,19 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
             if (writes) statistics.get(a, channel);
         }
 #pragma unroll
-        for (int k = 0; k < MERGES; ++k) merged[0] += rows[k] * partial[k].x;
+        for (int k = 0; k < MERGES; ++k) merged[0] = fmaf(rows[k], partial[k].x, merged[0]);
         norms::column_sum<THREADS, WIDE>(merged, scratch);
-        const float mean = merged[0] * (1.0f / (float)t.rows);
+        const float mean = norms::product(merged[0], norms::reciprocal(t.rows));
 #pragma unroll
         for (int k = 0; k < MERGES; ++k)
             if (Tile::FIXED || rows[k] > 0.0f)
-                square[0] += partial[k].y + rows[k] * (partial[k].x - mean) * (partial[k].x - mean);
+                square[0] += fmaf(norms::product(rows[k], partial[k].x - mean), partial[k].x - mean, partial[k].y);
         norms::column_sum<THREADS, WIDE>(square, scratch);
         if (part == 0 && known) {
-            square[0] *= 1.0f / (float)t.rows;
+            square[0] = norms::product(square[0], norms::reciprocal(t.rows));
             const float rstd[1] = {rsqrtf(square[0] + (float)norms::real_number<EPS, 3>(a))}, value[1] = {from + mean};
-            param[column] = gamma[0] * rstd[0];
-            param[WIDE + column] = beta[0] - mean * (gamma[0] * rstd[0]);
+            param[column] = norms::product(gamma[0], rstd[0]);
+            param[WIDE + column] = fmaf(-mean, norms::product(gamma[0], rstd[0]), beta[0]);
             if (writes) statistics.put(a, t.rows, channel, value, square, rstd);
         }
         __syncthreads();
@@ -525,7 +531,7 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = (v[i] - origin[i]) * scale[i] + offset[i];
+            for (int i = 0; i < V; ++i) v[i] = fmaf(v[i] - origin[i], scale[i], offset[i]);
             if (beside) {
                 float more[V];
                 norms::fetch<T, V>(beside - (size_t)j * cols).widen(more);
@@ -602,7 +608,7 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
             float s[V];
             saved.widen(s);
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[i] *= activate_grad<ACT_GRAD, T>(s[i]);
+            for (int i = 0; i < V; ++i) g[i] = product(g[i], activate_grad<ACT_GRAD, T>(s[i]));
         }
     }
 };
@@ -613,8 +619,8 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
 // - x^ sum' / ROWS).
 //
 // For small tensors: one phase, no work; a block owns TX groups of V channels and keeps all their rows in registers. dx
-// overwrites, dgamma and dbeta accumulate where ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved)
-// once, writes dx once.
+// overwrites, dgamma and dbeta accumulate if ACCUMULATE; the order of all sums is fixed. Reads dy, x (and saved) once,
+// writes dx once.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
     int R = ceil_div(ROWS, THREADS_ / TX)>
 struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
@@ -650,17 +656,18 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
             for (int i = 0; i < V; ++i)
                 if (EVEN || t.ty + r * TY < rows) {
                     sum[i] += g[r][i];
-                    sum[V + i] += g[r][i] * centred[r][i];
+                    sum[V + i] = fmaf(g[r][i], centred[r][i], sum[V + i]);
                 }
         }
         norms::column_sum<THREADS, TX>(sum, (float*)smem);
         float offset[V], slope[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            sum[V + i] *= rstd[i];
-            gamma[i] *= rstd[i];
-            slope[i] = -gamma[i] * rstd[i] * (sum[V + i] * (1.0f / (float)rows));
-            offset[i] = -gamma[i] * (sum[i] * (1.0f / (float)rows));
+            sum[V + i] = norms::product(sum[V + i], rstd[i]);
+            gamma[i] = norms::product(gamma[i], rstd[i]);
+            slope[i] =
+                norms::product(norms::product(-gamma[i], rstd[i]), norms::product(sum[V + i], norms::reciprocal(rows)));
+            offset[i] = norms::product(-gamma[i], norms::product(sum[i], norms::reciprocal(rows)));
         }
         if (writes) {
             norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
@@ -672,7 +679,7 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[r][i] = gamma[i] * g[r][i] + (slope[i] * centred[r][i] + offset[i]);
+            for (int i = 0; i < V; ++i) g[r][i] = fmaf(gamma[i], g[r][i], fmaf(slope[i], centred[r][i], offset[i]));
             if (row < rows) norms::put<T, V>(dx + (size_t)row * cols, g[r]);
         }
     }
@@ -709,7 +716,7 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
 #pragma unroll
                 for (int i = 0; i < V; ++i) {
                     sum[i] += g[i];
-                    sum[V + i] += g[i] * centred[i];
+                    sum[V + i] = fmaf(g[i], centred[i], sum[V + i]);
                 }
             });
             norms::column_sum<THREADS, TX>(sum, scratch);
@@ -747,15 +754,16 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
             }
             norms::column_sum<THREADS, WIDE>(sum, scratch);
             if (part == 0 && known) {
-                const float scale = gamma[0] * rstd;
-                sum[1] *= rstd;
+                const float scale = norms::product(gamma[0], rstd);
+                sum[1] = norms::product(sum[1], rstd);
                 if (t.chunk == 0) {
                     norms::put_gradient(a, Slots::DGAMMA, channel, dgamma, sum + 1);
                     norms::put_gradient(a, Slots::DBETA, channel, dbeta, sum);
                 }
                 param[column] = scale;
-                param[WIDE + column] = -scale * rstd * (sum[1] * (1.0f / (float)t.rows));
-                param[2 * WIDE + column] = -scale * (sum[0] * (1.0f / (float)t.rows));
+                param[WIDE + column] =
+                    norms::product(norms::product(-scale, rstd), norms::product(sum[1], norms::reciprocal(t.rows)));
+                param[2 * WIDE + column] = norms::product(-scale, norms::product(sum[0], norms::reciprocal(t.rows)));
             }
             __syncthreads();
             if (!a.has(Slots::DX)) return;
@@ -770,7 +778,7 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
             norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
                 item.take(mean, g, centred);
 #pragma unroll
-                for (int i = 0; i < V; ++i) g[i] = scale[i] * g[i] + (slope[i] * centred[i] + offset[i]);
+                for (int i = 0; i < V; ++i) g[i] = fmaf(scale[i], g[i], fmaf(slope[i], centred[i], offset[i]));
                 if (t.valid) norms::put<T, V>(dx - (size_t)j * cols, g);
             });
         }
@@ -871,9 +879,9 @@ struct LayerNorm {
 };
 
 namespace norms {
-// Parameters whose gradients are summed over the rows: gamma, and beta where rows are centred.
+// Parameters whose gradients are summed over the rows: gamma, and beta if rows are centred.
 __host__ __device__ constexpr int row_parameters(bool rms) { return rms ? 1 : 2; }
-// The mean of a row; 0 where rows are not centred.
+// The mean of a row; 0 if rows are not centred.
 template <bool RMS> DEV float row_mean(const Args& a, int row) {
     if constexpr (RMS) return 0.0f;
     else return a.at<float>(slots::layer_norm_bwd::MEAN)[row];
@@ -988,15 +996,15 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 }  // namespace norms
 
 // Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work, residual. dy, x, dx [ROWS, COLS]
-// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate where
-// ACCUMULATE; the order of all sums is fixed.
+// of T, gamma, dgamma, dbeta [COLS], mean, rstd [ROWS] float. dx overwrites, dgamma and dbeta accumulate if ACCUMULATE;
+// the order of all sums is fixed.
 //
 // Two phases, each input read once. Phase 0: a block takes CHUNK rows, THREADS / TPR at a time, writes their dx and
 // keeps the sums for dgamma and dbeta of its columns in registers; they go to the work slot as floats
-// [chunks][2][COLS]. Phase 1 adds the chunks, 32 columns a block. dx may be dy. Rows move in groups of V =
+// [chunks][2][COLS]. Phase 1 adds the chunks, EACH columns a block. dx may be dy. Rows move in groups of V =
 // vec_width(COLS) elements.
 //
-// Where residual [ROWS, COLS] (T) is bound, it is added to dx.
+// If residual [ROWS, COLS] (T) is bound, it is added to dx.
 //
 // RMS: the derivative of rows that are not centred. mean, dbeta_prev and dbeta are unused, and work is
 // [chunks][1][COLS].
@@ -1010,13 +1018,15 @@ struct LayerNormBwd {
     static constexpr int PHASES = 2, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
     static constexpr bool EVEN = is_fixed(COLS) && COLS / V % TPR == 0;
     static constexpr int CHUNKS = ceil_div(ROWS, CHUNK), P = norms::row_parameters(RMS);
+    // Few columns, so that many threads share the chunks of each; as wide as the least that memory moves.
+    static constexpr int EACH = 8;
     static constexpr long long WORK = (long long)CHUNKS * P * COLS * 4;
     static constexpr int SCRATCH = max_i(
-        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, 32, 1)), THREADS / 32 * 2);
-    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, 32); }
+        max_i(norms::column_floats(THREADS, TPR, P * N * V), norms::column_floats(THREADS, EACH, 1)), THREADS / 32 * 2);
+    static constexpr int blocks(int phase) { return phase == 0 ? CHUNKS : ceil_div(P * COLS, EACH); }
     DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, 2>(a)); }
     DEV int blocks_for(const Args& a, int phase) {
-        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), 32);
+        return phase == 0 ? chunks_for(a) : ceil_div(P * Number<COLS, 1>(a), EACH);
     }
     static constexpr int smem(int) { return SCRATCH * 4; }
 
@@ -1046,17 +1056,17 @@ struct LayerNormBwd {
                 }
             }
         } else {
-            const int column = block * 32 + threadIdx.x % 32;
+            const int column = block * EACH + threadIdx.x % EACH;
             const float* work = a.at<float>(Slots::WORK) + column;
-            const bool writes = threadIdx.x < 32 && column < P * cols;
+            const bool writes = threadIdx.x < EACH && column < P * cols;
             float sum[1] = {0.0f}, before[1];
             if (writes) norms::previous<ACCUMULATE>(a, column < cols ? 8 : 9, column % cols, before);
             if (column < P * cols) {
 #pragma unroll 8
-                for (int chunk = threadIdx.x / 32; chunk < chunks; chunk += THREADS / 32)
+                for (int chunk = threadIdx.x / EACH; chunk < chunks; chunk += THREADS / EACH)
                     sum[0] += work[(size_t)chunk * P * cols];
             }
-            norms::column_sum<THREADS, 32>(sum, scratch);
+            norms::column_sum<THREADS, EACH>(sum, scratch);
             if (writes) norms::put_gradient(a, column < cols ? 8 : 9, column % cols, before, sum);
         }
     }
@@ -1068,21 +1078,31 @@ struct LayerNormBwd {
 // STEPS = 1, for small tensors: all of them in one phase, so dx must not be dy. STEPS = 2, for rows of any length (a
 // block a row, TPR = THREADS, nothing held in registers): columns in phase 0, rows in phase 1, and dx may be dy.
 //
+// PARTS, with STEPS = 1: columns alone; rows alone, held in registers or long, where dx may be dy.
+//
 // ROWS and COLS are the numbers 0 and 1; V and N as for `LayerNormBwd`.
+enum NormParts { NORM_BOTH = 0, NORM_COLUMNS = 1, NORM_ROWS = 2, NORM_LONG_ROWS = 3 };
 template <class T, i64 ROWS, i64 COLS, int TPR, int TX, int THREADS_, int STEPS, bool ACCUMULATE, bool RMS = false,
-    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
+    int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR), int PARTS = NORM_BOTH>
 struct LayerNormBwdApart {
     using Slots = slots::layer_norm_bwd;
-    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR, U = 2;
+    static constexpr int PHASES = STEPS, THREADS = THREADS_, AT_ONCE = THREADS / TPR;
+    // Rows of a column that a thread loads at once.
+    static constexpr int U = PARTS == NORM_COLUMNS ? 4 : 2;
+    static_assert(PARTS == NORM_BOTH || STEPS == 1, "a part is one phase");
     using Tile = norms::Tiles<ROWS, COLS, V, THREADS, TX, ROWS, 0>;
     static constexpr int TY = Tile::TY, ROW_BLOCKS = ceil_div(ROWS, AT_ONCE), P = norms::row_parameters(RMS);
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int phase) {
-        return STEPS == 1 ? Tile::ACROSS + ROW_BLOCKS : phase == 0 ? Tile::ACROSS : ROW_BLOCKS;
+    static constexpr int share(int phase, int across, int row_blocks) {
+        return PARTS == NORM_COLUMNS ? across
+            : PARTS != NORM_BOTH     ? row_blocks
+            : STEPS == 1             ? across + row_blocks
+            : phase == 0             ? across
+                                     : row_blocks;
     }
+    static constexpr int blocks(int phase) { return share(phase, Tile::ACROSS, ROW_BLOCKS); }
     DEV int blocks_for(const Args& a, int phase) {
-        const int across = Tile::across_for(a), row_blocks = ceil_div(Number<ROWS, 0>(a), AT_ONCE);
-        return STEPS == 1 ? across + row_blocks : phase == 0 ? across : row_blocks;
+        return share(phase, Tile::across_for(a), ceil_div(Number<ROWS, 0>(a), AT_ONCE));
     }
     static constexpr int smem(int) { return max_i(norms::column_floats(THREADS, TX, P * V), THREADS / 32 * 2) * 4; }
     struct Item {
@@ -1092,8 +1112,13 @@ struct LayerNormBwdApart {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         float* scratch = (float*)smem;
-        const int rows = (int)Number<ROWS, 0>(a), across = Tile::across_for(a);
-        if constexpr (STEPS == 1) {
+        const int rows = (int)Number<ROWS, 0>(a);
+        if constexpr (PARTS == NORM_COLUMNS) {
+            columns(a, block, scratch);
+        } else if constexpr (PARTS == NORM_LONG_ROWS) {
+            norms::layer_norm_long_row<T, COLS, THREADS, V, RMS>(a, block, scratch);
+        } else if constexpr (STEPS == 1) {
+            const int across = PARTS == NORM_ROWS ? 0 : Tile::across_for(a);
             if (block < across) columns(a, block, scratch);
             else {
                 const int row = (block - across) * AT_ONCE + threadIdx.x / TPR;
@@ -1120,7 +1145,7 @@ struct LayerNormBwdApart {
         };
         Item now[U];
         norms::get_batch<U, TY, Tile::template even<U>()>(now, t.ty, rows, get);
-        // The sums for beta come first, where there are any.
+        // The sums for beta come first, if there are any.
         constexpr int GAMMA_SUMS = (P - 1) * V;
         float sum[P * V], mean[V], g[V], centred[V], dgamma[V], dbeta[V];
         const bool writes = t.ty == 0 && t.valid;

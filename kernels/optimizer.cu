@@ -30,7 +30,7 @@ template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> str
     static constexpr int SHARE = SHARE_;
 };
 
-// The rows of segments, their number and their bounds: constants where the kernel is compiled for them.
+// The rows of segments, their number and their bounds: constants if the kernel is compiled for them.
 template <class Segments, bool FIXED> struct SegmentTable {
     static constexpr int count = Segments::COUNT;
     static constexpr u32 first = Segments::FIRST, end = Segments::END;
@@ -61,7 +61,7 @@ enum UpdateFinish {
     FINISH_PHASE = 0,
     // By the block that draws the last number from the ticket.
     FINISH_TICKET = 1,
-    // In the shared memory of the first block of a cluster that all blocks form; of the only block where there is one.
+    // In the shared memory of the first block of a cluster that all blocks form; or of the only block.
     FINISH_CLUSTER = 2,
 };
 
@@ -258,7 +258,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     // The elements of one unit that a thread has.
     struct Group { Vec<float, V> p, g, s[2]; };
 
-    // Updates the block's units; returns true if this block has to sum the metrics.
+    // Updates the block's units; returns true if this block must sum the metrics.
     static __device__ __forceinline__ bool update(
         const Args& a, const Table& table, int block, bool metrics, char* smem, Row& mine) {
         meet(table, block, smem);

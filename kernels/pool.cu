@@ -150,8 +150,8 @@ template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackwa
 // ---------------------------------------- maximum
 
 // y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
-// than 256) the position in the window, row by row, where slot 2 is bound. Of equal values the first one is chosen, the
-// first NaN is chosen before every number, and a window that is all padding gives minus infinity and position 0.
+// than 256) the position in the window, row by row, if slot 2 is bound. Of equal values the first one is chosen, the
+// first NaN is chosen before every number, and a window of padding only gives minus infinity and position 0.
 // Overwrites; moves (IN + OUT)
 // * sizeof(T) + OUT * sizeof(index) bytes.
 template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
@@ -320,7 +320,7 @@ template <POOL_PARAMETERS> struct AvgPoolBwd : POOL_BACKWARD {
 // ---------------------------------------- mean over whole images
 
 // y [N, C] = mean over HW of x [N, HW, C], both of T. Deterministic: every sum has a fixed order. Overwrites; moves N *
-// HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more where CHUNKS > 1.
+// HW * C * sizeof(T) bytes, and 8 * N * CHUNKS * C more if CHUNKS > 1.
 //
 // A block handles a strip of channels of one sample: TX neighbouring threads read neighbouring vectors of a pixel and
 // LANES pixels are read at once; the sums of the lanes are then added through shared memory. With CHUNKS = 1 a block

@@ -41,7 +41,7 @@ struct Args {
 enum : i64 { ANY = -1, LARGE = -2 };
 // Whether a kernel is compiled for this number.
 __host__ __device__ constexpr bool is_fixed(i64 n) { return n >= 0; }
-// A product of numbers, where the kernel is compiled for both.
+// A product of numbers, if the kernel is compiled for both.
 __host__ __device__ constexpr i64 fixed_product(i64 a, i64 b) { return is_fixed(a) ? is_fixed(b) ? a * b : b : a; }
 // A size or another non-negative number: the constant N if the kernel is compiled for it, otherwise number INDEX of the
 // kernel's arguments. The numbers are stored before the flags of the launch, in reverse order.
@@ -557,7 +557,7 @@ template <int FROM> struct RateAndDecay {
     }
 };
 
-// Adam, or AdamW where DECOUPLED. The constants are the bits of f64 values.
+// Adam, or AdamW if DECOUPLED. The constants are the bits of f64 values.
 template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED>
 struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
     using Slots = slots::adam_step;
@@ -704,7 +704,7 @@ DEV void fill_parts(UpdatePart* parts, int first, int count, const UpdatePart& m
 
 DEV u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
-// Copies BYTES (4, 8 or 16) from global to shared memory; zeros where `valid` is false (nothing is read then).
+// Copies BYTES (4, 8 or 16) from global to shared memory; zeros if `valid` is false (then nothing is read).
 template <int BYTES> DEV void copy_async(void* to, const void* from, bool valid) {
     const int size = valid ? BYTES : 0;
     if constexpr (BYTES == 16)
@@ -728,8 +728,8 @@ DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
-// Rounds to TF32 (10 bits of fraction), to nearest; the result is stored as a float. Ties go to even where the GPU has
-// an instruction for that (one instruction), and away from zero otherwise (four instructions).
+// Rounds to TF32 (10 bits of fraction), to nearest; the result is stored as a float. Ties go to even if the GPU has an
+// instruction for that (one instruction), and away from zero otherwise (four instructions).
 DEV u32 to_tf32(float v) {
     u32 out;
 #if __CUDA_ARCH__ >= 900

@@ -449,7 +449,7 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
     }
 };
 
-// ---------------------------------------- blocks have units of their own
+// ---------------------------------------- each block has its own units
 
 // Increments the counter for a block. Everything that its threads wrote before the preceding barrier is visible to
 // threads that read the new count.

@@ -4,8 +4,9 @@
 DEV int token_row(int token, i64 vocab) { return (u32)token < (u32)vocab ? token : -1; }
 
 // y [ROWS, UNITS] (T): the row of weight [VOCAB, UNITS] (float) for each of tokens [ROWS] (int); NaN for a token out of
-// range. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes.
-template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V>
+// range. If POSITIONS is not zero, row i % POSITIONS of position [POSITIONS, UNITS] (float) is added to row i before it
+// is rounded. V divides UNITS. Overwrites; moves ROWS * (UNITS * (4 + sizeof(T)) + 4) bytes. POSITIONS is number 3.
+template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, i64 POSITIONS = 0>
 struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
     using Slots = slots::embedding;
     using Groups = RowGroups<ROWS, 0, UNITS, 2, V>;
@@ -19,7 +20,13 @@ struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
 #pragma unroll
         for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(__int_as_float(0x7fffffff));
         if (row >= 0) {
-            const Vec<float, V> found = load<float, V>(a.at<float>(Slots::WEIGHT) + (i64)row * units + unit);
+            Vec<float, V> found = load<float, V>(a.at<float>(Slots::WEIGHT) + (i64)row * units + unit);
+            if constexpr (POSITIONS != 0) {
+                const i64 position = group / across % Number<POSITIONS, 3>(a);
+                const Vec<float, V> more = load<float, V>(a.at<float>(Slots::POSITION) + position * units + unit);
+#pragma unroll
+                for (int i = 0; i < V; ++i) found.v[i] += more.v[i];
+            }
 #pragma unroll
             for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(found.v[i]);
         }

@@ -5,6 +5,10 @@
 namespace slots {
 struct product { enum : int { A = 0, B = 1, BIAS = 2, SAVED = 3, C_PREV = 4, C = 5, Z = 6, WORK = 7,
     BIAS_HALF = 8 }; };
+struct gemm_norm { enum : int { A = 0, B = 1, BIAS = 2, GAMMA = 3, C_PREV = 4, C = 5, BETA = 6, WORK = 7, Y = 8,
+    MEAN = 9, RSTD = 10 }; };
+struct gemm_norm_bwd { enum : int { A = 0, B = 1, GAMMA = 2, X = 3, RESIDUAL = 4, C = 5, MEAN = 6, WORK = 7,
+    RSTD = 8, DX = 9 }; };
 struct fill { enum : int { Y = 0 }; };
 struct transpose { enum : int { X = 0, Y = 1, WORK = 2 }; };
 struct bias_add { enum : int { X = 0, BIAS = 1, Y = 2 }; };
@@ -41,7 +45,7 @@ struct recurrence { enum : int { X = 0, WEIGHT = 1, BIAS = 2, OTHER = 3, Y = 4, 
     BEFORE = 7, WORK = 8 }; };
 struct recurrence_bwd { enum : int { DY = 0, WEIGHT = 1, GATES = 2, INNER = 3, BEFORE = 4, DX = 5, DHIDDEN = 6,
     WORK = 7 }; };
-struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2 }; };
+struct embedding { enum : int { TOKENS = 0, WEIGHT = 1, Y = 2, POSITION = 3 }; };
 struct embedding_bwd { enum : int { TOKENS = 0, DY = 1, DWEIGHT_PREV = 2, DWEIGHT = 3 }; };
 struct add_sinusoids { enum : int { X = 0, Y = 1 }; };
 struct take { enum : int { X = 0, Y = 1 }; };

@@ -1,4 +1,4 @@
-//! The façade: runs the stages from a model to a plan and keeps every artefact for those who show it.
+//! Runs the stages from a model to a plan, and keeps the result of each stage.
 
 use crate::ir::{self, Graph, IrError, Metrics, Mode, Share};
 use crate::lower::{self, ParamOrder, Program, ProgramError};
@@ -18,18 +18,18 @@ use thiserror::Error;
 pub struct Options {
     pub mode: Mode,
     pub metrics: Metrics,
-    /// Which of the batches that make a step together it is for, where several do.
+    /// Which batch of a step it is compiled for, if several batches make one step.
     pub share: Share,
     pub policy: Policy,
     /// The type of real values: `F32`, or `F64` with the reference kernels.
     pub real: DType,
     pub target: Target,
     pub budget: Budget,
-    /// Kernel times remembered from this machine; without them the choice is by estimate.
+    /// Kernel times measured on this machine; without them, kernels are chosen by estimated cost.
     pub tuning: Option<Arc<Tuning>>,
     /// The same for a GPU.
     pub gpu_times: Option<Arc<GpuTimes>>,
-    /// Takes the kernel of this number for every operation of a GPU's step, to time it.
+    /// For timing: uses the kernel with this index for every operation of a GPU's step.
     pub force: Option<usize>,
     /// How the step of all layers stores each parameter, where the step is of one path beside it. Without it, this is
     /// found from the whole network.
@@ -67,7 +67,7 @@ impl Options {
         Self { mode: Mode::Eval, ..Self::train(target) }
     }
 
-    /// The training step in f64 on reference kernels: what gradients are checked against.
+    /// The training step in f64 with reference kernels, which gradients are checked against.
     #[must_use]
     pub fn reference_f64(target: Target) -> Self {
         Self { policy: Policy::Reference, real: DType::F64, ..Self::train(target) }
@@ -92,14 +92,14 @@ impl StageTimes {
     }
 }
 
-/// Every artefact of a compiled step.
+/// The results of all stages for a compiled step.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub model: Model,
     pub graph: Graph,
-    /// As lowered, before it is rewritten.
+    /// The lowered program, before it is rewritten.
     pub program: Program,
-    /// What it was rewritten for.
+    /// The goal that it was rewritten for.
     pub goal: Goal,
     /// The passes that ran, in order, with what each changed.
     pub passes: Vec<PassRun>,
@@ -110,15 +110,15 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The program after each pass, made anew from the lowered one.
+    /// The program after each pass, computed again from the lowered one.
     ///
     /// # Errors
-    /// Where a pass breaks the program.
+    /// If a pass produces an invalid program.
     pub fn stages(&self) -> Result<Vec<Stage>, RewriteError> {
         rewrite::trace(&self.program, &self.goal)
     }
 
-    /// What the user knows operation `index` by: its layer, or its phase where it belongs to none.
+    /// The name of operation `index` for the user: its layer, or its phase if it belongs to no layer.
     #[must_use]
     pub fn owner(&self, index: usize) -> String {
         let op = &self.plan.program.ops[index];
@@ -131,7 +131,7 @@ impl Compiled {
 #[error("{op} of {owner} has no GPU kernel yet: use --device cpu")]
 pub struct CpuOnly {
     pub op: &'static str,
-    /// Its layer, or its phase where it belongs to none.
+    /// Its layer, or its phase if it belongs to no layer.
     pub owner: String,
 }
 
@@ -150,7 +150,8 @@ impl CpuOnly {
         Self::of_precision(model).or_else(|| Self::of_paths(model))
     }
 
-    /// A loss that is scaled is looked at for all parameters at once, and steps of paths update some of them.
+    /// With loss scaling, the gradients of all parameters are checked together, but the steps of paths update only some
+    /// of them.
     fn of_precision(model: &Model) -> Option<Self> {
         let updates_some = model.precision == Precision::F16 && model.params.iter().any(|param| param.group > 0);
         updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
@@ -183,15 +184,15 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// True where another device, which the user chooses, would do.
+    /// True if another device, which the user chooses, would work.
     #[must_use]
     pub const fn is_user(&self) -> bool {
         matches!(self, Self::CpuOnly(_))
     }
 }
 
-/// The stages that ask nothing of the machine but its kind: the graph, the program, and what it is rewritten to. The
-/// number of threads is chosen by them, before kernels are.
+/// The stages that depend only on the kind of machine: graph, program and rewritten program. The number of threads is
+/// chosen with their result, before kernels are.
 #[derive(Clone, Debug)]
 pub struct Front {
     model: Model,
@@ -207,9 +208,10 @@ impl Front {
     /// Builds, lowers and rewrites the step of a checked model.
     ///
     /// # Errors
-    /// Where a step for a GPU holds what no GPU can do, and where a stage fails, which is a defect of this program.
+    /// If a step for a GPU contains an operation without a GPU kernel, or a stage fails, which is a defect of this
+    /// program.
     pub fn new(model: &Model, options: Options) -> Result<Self, CompileError> {
-        // Where layers choose and no path is given, it is the one that evaluations take.
+        // If layers choose and no path is given, the path of evaluations is used.
         let chosen = model.chooses().then(|| model.in_evaluation());
         let model = chosen.as_ref().unwrap_or(model);
         let mut times = StageTimes::default();
@@ -236,19 +238,19 @@ impl Front {
         Ok(Self { model: model.clone(), options, graph, program, goal, rewritten, times })
     }
 
-    /// What it is compiled for.
+    /// The machine that it is compiled for.
     #[must_use]
     pub const fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The rewritten program, for which no kernels are chosen yet.
+    /// The rewritten program, for which kernels are not chosen yet.
     #[must_use]
     pub const fn rewritten(&self) -> &Program {
         &self.rewritten.program
     }
 
-    /// The same for another machine of the same kind, with what was measured there.
+    /// The same for another machine of the same kind, with the times measured there.
     #[must_use]
     pub fn on(mut self, target: Target, tuning: Option<Arc<Tuning>>) -> Self {
         (self.options.target, self.options.tuning) = (target, tuning);
@@ -259,8 +261,8 @@ impl Front {
     /// Chooses kernels and plans memory.
     ///
     /// # Errors
-    /// Where an operation has no kernel on the target, or the step is too large for any machine; other than that, where
-    /// a stage fails, which is a defect of this program.
+    /// If an operation has no kernel on the target, or the step is too large for any machine; also if a stage fails,
+    /// which is a defect of this program.
     pub fn compile(self) -> Result<Compiled, CompileError> {
         let Self { model, options, graph, program, goal, rewritten, mut times } = self;
         let started = Instant::now();
@@ -275,7 +277,7 @@ impl Front {
     }
 }
 
-/// The training step's operations as a CPU runs them, before kernels are chosen: what its threads are chosen by.
+/// The operations of the training step on a CPU, before kernels are chosen. The number of threads is chosen by them.
 ///
 /// # Errors
 /// As [`Front::new`].
@@ -287,8 +289,8 @@ pub fn cpu_program(model: &Model) -> Result<Program, CompileError> {
 /// Compiles a checked model.
 ///
 /// # Errors
-/// Where a plan for a GPU holds what no GPU can do, and where a stage fails; other than for sizes
-/// beyond any machine, that is a defect of this program, and the message names the operation.
+/// If a plan for a GPU contains an operation without a GPU kernel, or a stage fails. Unless sizes exceed any machine,
+/// that is a defect of this program, and the message names the operation.
 pub fn compile(model: &Model, options: &Options) -> Result<Compiled, CompileError> {
     Front::new(model, options.clone())?.compile()
 }
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_kernel_on_a_gpu_is_named_with_its_layer() {
+    fn an_operation_without_a_gpu_kernel_is_reported_with_its_layer() {
         let tokens = r#""type": "tokens", "shape": [4], "vocab": 9"#;
         let model = model(tokens, r#"{"type": "embedding", "units": 330}, {"type": "attention", "heads": 1}"#);
         let error = compile(&model, &Options::train(Target::h200())).unwrap_err();
@@ -329,9 +331,9 @@ mod tests {
         assert!(same.iter().any(|k| k.contains("cudnn")), "{same:?}");
     }
 
-    /// Positions are added to whole samples, not to the rows of the product before them.
+    /// Positions are added to whole samples and not to the rows of the preceding product.
     #[test]
-    fn learned_positions_are_no_bias_of_a_product() {
+    fn learned_positions_are_not_fused_as_a_bias() {
         let layers = r#"{"type": "dense", "units": 4, "bias": false}, {"type": "position"}"#;
         let compiled = compile(&model(r#""shape": [5, 2]"#, layers), &Options::train(host_target(1))).unwrap();
         let adds = compiled.plan.program.ops.iter().filter(|op| matches!(op.kind, OpKind::BiasAdd(_)));

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use stepgraph::cli;
 use stepgraph::exec::cuda;
 
-/// Messages of libraries and of our own, on standard error. If that is closed, there is no reader.
+/// Messages of libraries and of this program, on standard error. If that is closed, there is no reader.
 struct StderrLog;
 
 impl Log for StderrLog {
@@ -28,12 +28,12 @@ impl Log for StderrLog {
 fn start_logging() {
     let level = std::env::var("STEPGRAPH_LOG").ok().and_then(|l| l.parse().ok());
     log::set_max_level(level.unwrap_or(LevelFilter::Error));
-    // A second logger cannot be there: this runs once.
+    // There is no other logger, because this runs once.
     let _ = log::set_logger(&StderrLog);
 }
 
-/// A panic is a defect of this program: one clear line. A command ends there, even where another thread panicked that
-/// it would wait for; the window stays, because it may still save its work.
+/// A panic is a defect of this program, reported in one clear line. A command ends, even if it would wait for the
+/// thread that panicked; the window continues, because it may still save its work.
 fn explain_panics(ends: bool) {
     std::panic::set_hook(Box::new(move |info| {
         let place = info.location().map(|l| format!(" at {}:{}", l.file(), l.line())).unwrap_or_default();

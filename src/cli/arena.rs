@@ -42,7 +42,7 @@ struct Placed<'a> {
 /// Reads, places, checks and prints.
 ///
 /// # Errors
-/// Where the file is wrong or a picture cannot be written.
+/// If the file is wrong or a picture cannot be written.
 pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let mut places = Places::default();
     places.reads("the table", Some(args.file.as_path()).filter(|path| *path != Path::new("-")));
@@ -53,7 +53,7 @@ pub fn run(args: &ArenaArgs) -> anyhow::Result<()> {
     let seconds = started.elapsed().as_secs_f64();
     referee::check(&table.problem, &report.placement).context("the referee rejects the placement")?;
     let proof =
-        if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; give more --time" };
+        if report.proved_optimal { "no placement is smaller" } else { "a smaller one may exist; increase --time" };
     output::note(&format!(
         "{}: {} ({} bytes), {:.4} of the lower bound {}, unshared {}; by {} in {seconds:.2} s; {proof}",
         output::counted(table.ids.len() as u64, "buffer"),
@@ -107,7 +107,7 @@ fn summary<'a>(table: &'a Table, report: &'a Report, seconds: f64) -> Summary<'a
     }
 }
 
-/// Time to the right, bytes upwards, a rectangle for every buffer.
+/// The horizontal axis is time, the vertical axis the address; each rectangle is a buffer.
 fn picture(table: &Table, report: &Report) -> String {
     const WIDTH: f64 = 1200.0;
     const HEIGHT: f64 = 640.0;

@@ -27,8 +27,8 @@ use std::str::FromStr;
   stepgraph doctor                   what this machine offers and what is missing
 
 PRESET is the name of a bundled preset or the path of a JSON file.
-Exit status: 0 done; 2 an argument, preset or file is wrong, and nothing was written; 130, 143 or 129
-ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 any other failure."
+Exit status: 0 done; 2 an argument, a preset, a file or the place of a result is wrong, and nothing was
+written; 130, 143 or 129 ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 any other failure."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -54,7 +54,6 @@ pub enum Command {
     Export(ExportArgs),
     Capsule(CapsuleArgs),
     Doctor(DoctorArgs),
-    #[command(hide = true)]
     Functions(FunctionsArgs),
     Completions(CompletionsArgs),
 }
@@ -71,9 +70,9 @@ pub struct StudioArgs {
 
 /// Train a network
 ///
-/// Progress goes to standard error, the final summary to standard output. Ctrl+C ends the run after the current step,
-/// and the requested files are still written; a second Ctrl+C ends the program at once. Files are written beside their
-/// final name and renamed into place.
+/// Progress is written to standard error, and the final summary to standard output. Ctrl+C ends the run after the
+/// current step, and the requested files are still written; a second Ctrl+C ends the program at once. Files are written
+/// beside their final name and renamed into place.
 ///
 /// A run with --resume takes parameters, optimizer state, counters and its position in the data from the checkpoint,
 /// and the recipe from the preset. In the recipe, lr, weight_decay, betas, eps, momentum, nesterov, schedule,
@@ -190,8 +189,8 @@ pub struct PlanArgs {
     /// Plan the evaluation instead of the training step
     #[arg(long)]
     pub eval: bool,
-    /// Where layers choose: the path to plan, by its choices ("L1=0 L4=2"), by the number of a step, or the usual one,
-    /// "evaluation"
+    /// For layers that choose: the path to plan, given by its choices ("L1=0 L4=2"), by the number of a step, or as
+    /// "evaluation", the usual path
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
     /// Print how the steps of --path and of this other path differ, instead of a stage
@@ -210,11 +209,16 @@ pub struct PlanArgs {
 /// Check the step: gradients, eager against replay, pointers, determinism
 ///
 /// --random checks random networks. A network that fails is reduced as long as the same check fails, and written to a
-/// file; the command that repeats the failure is printed. With --random, Ctrl+C ends the command after the current
-/// check.
+/// file; the command that repeats the failure is printed. Ctrl+C ends the command after the current check, and the
+/// results so far are printed.
 ///
-/// Exit status 1 if a check fails.
+/// Exit status: 0 if no check failed; 1 if a check failed, or for any other failure, such as a full disk; 2 if an
+/// argument, a preset, a file or the place of --out is wrong, and nothing was checked; 130, 143 or 129 if SIGINT
+/// (Ctrl+C), SIGTERM or SIGHUP ended the command and no check had failed.
 #[derive(Debug, Args)]
+#[command(override_usage = "stepgraph verify [OPTIONS] PRESET...
+       stepgraph verify [OPTIONS] --all
+       stepgraph verify [OPTIONS] --random N")]
 #[command(after_help = "Examples:
   stepgraph verify digits-mlp
   stepgraph verify --all
@@ -231,20 +235,21 @@ pub struct VerifyArgs {
     /// Every bundled preset
     #[arg(long, conflicts_with = "presets")]
     pub all: bool,
-    /// N random networks; the first has the seed of --seed
+    /// N random networks; the first has the seed of --seed, the others have the following ones
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     #[arg(conflicts_with_all = ["presets", "all", "init", "batches"])]
     pub random: Option<u64>,
-    /// Where the smallest network that fails is written, further ones beside it [default: random-SEED.json]
+    /// With --random: where the smallest network that fails is written, further ones beside it [default:
+    /// random-SEED.json in the current folder]
     #[arg(long, value_name = "FILE.json", conflicts_with_all = ["presets", "all"])]
     pub out: Option<PathBuf>,
     /// Run even if the checks take very long, or more memory than is free
     #[arg(long)]
     pub anyway: bool,
-    /// Replays of the endurance check; 20 for random networks
+    /// Replays of the endurance check [default: as many as take 6 s, from 20 to 10,000; 20 with --random]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub replays: Option<u64>,
-    /// Seed of weights and batches
+    /// Seed of weights and batches; with --random, of the first network
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: u64,
     /// Initial parameters: a safetensors file
@@ -255,7 +260,7 @@ pub struct VerifyArgs {
     pub batches: Option<PathBuf>,
     #[command(flatten)]
     pub cpu: CpuThreads,
-    /// Print the reports as JSON: one object, or a list for several presets
+    /// Print the results as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,
 }
@@ -355,8 +360,8 @@ pub struct BenchArgs {
 
 /// Place the buffers of a file in as few bytes as possible
 ///
-/// The file has the columns id,lower,upper,size; a buffer is alive from lower up to, but not including, upper.
-/// The placement goes to standard output, the summary to standard error.
+/// The file has the columns id,lower,upper,size; a buffer is alive from lower up to, but not including, upper. The
+/// placement is written to standard output, the summary to standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   stepgraph arena buffers.csv > placed.csv
@@ -402,7 +407,7 @@ pub struct DoctorArgs {
     /// Remove all compiled GPU kernels from the cache first
     #[arg(long)]
     pub clear_cache: bool,
-    /// Keep at most so many MiB of compiled GPU kernels from now on; 0 keeps none
+    /// The limit of the cache of compiled GPU kernels, in MiB, from now on; 0 keeps none
     #[arg(long, value_name = "MIB")]
     pub cache_limit: Option<u32>,
 }
@@ -481,7 +486,7 @@ pub enum Stage {
     Passes,
     /// The kernel of each operation, and the candidates that were not chosen
     Selected,
-    /// Every buffer with its role, life and place
+    /// Every buffer with its role, live range and address
     Bindings,
     /// How the buffers were placed
     Arena,

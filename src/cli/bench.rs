@@ -1,14 +1,14 @@
 //! `stepgraph bench`: eager and replayed steps side by side.
 //!
-//! One random batch stays where the step reads it. After a warm-up, blocks of eager and of replayed steps alternate, so
-//! that a machine that is busy for a while is busy for both; every block starts from the same parameters, so that no
-//! run drifts into numbers that cost more. Each step is timed by itself; where it is shorter than [`SHORT_US`], several
-//! are timed together and their mean counts, so that the clock does not.
+//! One random batch stays in the memory that the step reads. After a warm-up, blocks of eager and of replayed steps
+//! alternate, so that other load on the machine affects both; every block starts from the same parameters, so that no
+//! run reaches values that take longer to compute. Each step is timed separately; if it is shorter than [`SHORT_US`],
+//! several are timed together and divided by their number, so that the resolution of the clock does not matter.
 //!
-//! Each operation's time is held against its floor: the larger of its arithmetic at the rate that a loop of nothing but
+//! Each operation's time is compared with its floor: the larger of its arithmetic at the rate that a loop of only
 //! multiplications and additions reaches on these threads, and its bytes at the rates of the levels of memory that they
-//! must come from. The rates are measured before and after, and the best count. The floor of a step is the sum over its
-//! operations; on a GPU, those of a group share a launch.
+//! must come from. The rates are measured before and after the steps, and the best ones are used. The floor of a step
+//! is the sum over its operations; on a GPU, operations that are fused horizontally share one launch.
 
 use super::args::BenchArgs;
 use super::bench_edits::Edits;
@@ -32,11 +32,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Steps shorter than this are timed several at once.
+/// Steps shorter than this are timed several at a time.
 const SHORT_US: f64 = 20.0;
-/// What is timed at once lasts about so long then.
+/// Roughly how long such a group of steps takes.
 const SAMPLE_US: f64 = 100.0;
-/// What is timed at once lasts about so long on a GPU.
+/// Roughly how long such a group of steps takes on a GPU.
 const GPU_SAMPLE_US: f64 = 10_000.0;
 /// Rounds over the list for the time of each operation.
 const OP_ROUNDS: usize = 31;
@@ -47,39 +47,39 @@ struct Report {
     preset: String,
     device: String,
     threads: usize,
-    /// How the number of threads came about.
+    /// How the number of threads was chosen.
     threads_why: Threads,
     batch: usize,
-    /// Batches that make a step; times, calls and operations counted are of a whole step, and rows of its last batch.
+    /// Batches in a step; times, calls and operations are those of a whole step, and rows those of its last batch.
     #[serde(skip_serializing_if = "is_one")]
     accumulate: usize,
     parameters: usize,
     eager_us: Distribution,
     replay_us: Distribution,
-    /// Eager over replay, of the medians.
+    /// The eager median divided by the replayed median.
     speedup: f64,
     samples_per_s: f64,
-    /// A replay whose kernels are all empty: the ledger and the calls. The mean of many. On a GPU the host's part of a
+    /// A replay with empty kernels: the ledger and the calls only; the mean of many. On a GPU, the host's part of a
     /// launch.
     host_us: f64,
-    /// The same with the threads' meetings at calls that are shared.
+    /// The same with the synchronisation of the threads at shared calls.
     host_with_threads_us: f64,
-    /// Why replays ran op by op; nothing where the step was captured.
+    /// Why replays ran op by op; `None` if the step was captured.
     why_eager: Option<String>,
     /// Kernel calls a step.
     launches: usize,
-    /// Calls whose kernel was chosen by remembered times.
+    /// Calls whose kernel was chosen by measured times.
     tuned_calls: usize,
-    /// The sum of the operations' medians, each timed by itself.
+    /// The sum of the operations' medians, each timed separately.
     kernels_us: f64,
-    /// The catalogue's estimate of the step, from rates that are not this machine's; of tuned calls the remembered
-    /// time.
+    /// The catalogue's estimate of the step, from rates that were not measured on this machine; for tuned calls the
+    /// measured time.
     estimate_us: f64,
-    /// The sum of the launches' floors: an operation's own, or of a group together.
+    /// The sum of the launches' floors: of one operation, or of several that are fused horizontally.
     floor_us: f64,
     /// The median replay over the floor.
     gap: f64,
-    /// What the floors are taken from.
+    /// What the floors are computed from.
     ceilings: Limits,
     flops: u64,
     /// Floating-point operations a second, in thousands of millions.
@@ -90,10 +90,10 @@ struct Report {
     /// From a checked preset to a recording: the compiler's stages, then memory and recording.
     capture_ms: f64,
     compile_ms: f64,
-    /// Timing kernels that were never timed on this GPU; next to nothing where all are known.
+    /// Time for timing kernels that were never timed on this GPU; close to zero if all are known.
     tune_ms: f64,
     record_ms: f64,
-    /// Until the first step of a session could be made, with what was there by then.
+    /// Time until the first step of a session can run, with the caches as they were.
     ready: ReadyTimes,
     arena_bytes: u64,
     lower_bound_bytes: u64,
@@ -101,7 +101,7 @@ struct Report {
     /// The largest memory of this process so far, where the system reports it.
     peak_rss_bytes: Option<u64>,
     ops: Vec<OpTime>,
-    /// The kinds of steps of a run whose steps differ; everything above is of the whole step.
+    /// The kinds of steps of a run whose steps differ; everything above is about the whole step.
     #[serde(skip_serializing_if = "Option::is_none")]
     kinds: Option<Kinds>,
 }
@@ -112,24 +112,24 @@ struct OpTime {
     kernel: String,
     layer: Option<String>,
     dims: String,
-    /// What a library does in it, in its own terms.
+    /// What a library computes in it, as the library describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     library: Option<String>,
-    /// The median, timed by itself.
+    /// The median, timed separately.
     us: f64,
     estimate_us: f64,
-    /// The least that its arithmetic and its bytes take on this machine.
+    /// The least time that its arithmetic and its bytes take on this machine.
     floor_us: f64,
-    /// What sets the floor: `arithmetic`, or a level of memory.
+    /// What determines the floor: `arithmetic`, or a level of memory.
     floor_bound: &'static str,
-    /// The median over the floor.
+    /// The median divided by the floor.
     gap: f64,
 }
 
 /// Measures every preset.
 ///
 /// # Errors
-/// Where a preset is wrong, or the machine cannot run its step.
+/// If a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str), DataLook::Ignore)?;
     let mut places = Places::default();
@@ -173,8 +173,8 @@ fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, Stri
     if args.json { output::print_json(&reports) } else { Ok(()) }
 }
 
-/// What a preset is measured on: as many threads as are asked for or fastest, which are measured first where that is
-/// wanted. What a machine for another preset is `known` to reach is not measured again.
+/// The machine that a preset is measured on: the requested number of threads, or the fastest, which is measured first
+/// if requested. Rates in `known`, measured for another preset, are not measured again.
 fn machine(
     found: &Loaded,
     args: &BenchArgs,
@@ -195,7 +195,7 @@ fn machine(
     Ok(Machine { tuning, ceilings, target, name, threads })
 }
 
-/// What is measured on.
+/// The machine that is measured.
 struct Machine {
     threads: Threads,
     target: Target,
@@ -204,7 +204,7 @@ struct Machine {
     tuning: Option<Arc<Tuning>>,
 }
 
-/// A step that was compiled, and the milliseconds that this took.
+/// A compiled step, and the milliseconds that compiling took.
 struct Prepared {
     compiled: Arc<Compiled>,
     spec: SessionSpec,
@@ -213,7 +213,7 @@ struct Prepared {
     record_ms: f64,
 }
 
-/// Compiles and records a preset's step, and refuses one that has no room.
+/// Compiles and records a preset's step; fails if memory is too small for it.
 fn prepared(found: &Loaded, machine: &Machine) -> anyhow::Result<Prepared> {
     let threads = machine.threads.count;
     let started = Instant::now();
@@ -238,29 +238,29 @@ fn prepared(found: &Loaded, machine: &Machine) -> anyhow::Result<Prepared> {
     Ok(Prepared { compiled, spec, tune_ms, compile_ms, record_ms })
 }
 
-/// What was measured of a step, in microseconds.
+/// The measured times of a step, in microseconds.
 struct Measured {
     eager: Distribution,
     replay: Distribution,
-    /// Replays that were timed, each as the mean of so many steps.
+    /// Replays that were timed, each sample the mean of this many steps.
     samples: usize,
     steps_per_sample: usize,
     host_us: f64,
     host_with_threads_us: f64,
     why_eager: Option<String>,
-    /// What a library does in each operation.
+    /// What a library computes in each operation.
     libraries: Vec<Option<String>>,
-    /// The median of each operation by itself, of a step's last batch.
+    /// The median of each operation, timed separately, of a step's last batch.
     op_us: Vec<f64>,
     whole: WholeStep,
-    /// Those of before, or what was reached since where that is more.
+    /// The rates from before, or those reached since if they are higher.
     ceilings: Limits,
 }
 
 impl Measured {
     fn of(bench: &mut Bench<'_>, ops: usize, ceilings: &Limits, seconds: f64) -> anyhow::Result<Self> {
         let single = bench.single_us()?;
-        // On a GPU the host is out of the way only when steps are queued.
+        // On a GPU the host's overhead is hidden only if steps are queued.
         let steps_per_sample = match bench.step.capabilities().queues_steps {
             true => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
             false if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
@@ -286,7 +286,7 @@ impl Measured {
             op_us = step.time_calls(OP_ROUNDS, bench.pool)?;
             timed.push((op_us.iter().sum::<f64>(), count as f64));
         }
-        // Once more: a machine that was busy before is hardly busy still.
+        // Measure again: a machine that was busy before is probably idle now.
         let ceilings = ceilings.or_better(bench.pool);
         let whole = WholeStep::of(bench.step, &timed, &ceilings);
         Ok(Self {
@@ -335,7 +335,7 @@ fn write_graph(step: &Step, path: &Path) -> anyhow::Result<()> {
     Err(wrong("--graph writes the graph of a GPU; the CPU's recording is that of `stepgraph plan --format dot`"))
 }
 
-/// Operations whose kernels are chosen by remembered times.
+/// Operations whose kernels are chosen by measured times.
 fn tuned_calls(compiled: &Compiled, machine: &Machine) -> usize {
     let facts = machine.target.as_cpu().zip(machine.tuning.as_ref());
     let is_tuned = |op: &&crate::lower::Op| facts.is_some_and(|(cpu, known)| known.fastest(&op.kind, cpu).is_some());
@@ -411,7 +411,7 @@ fn text(r: &Report, per_op: bool) -> String {
         output::counted(r.threads as u64, "thread")
     );
     if let Some(why) = &r.why_eager {
-        out.push_str(&format!("  the step could not be captured, and what is called a replay ran op by op: {why}\n"));
+        out.push_str(&format!("  the step could not be captured, so that replays ran op by op too: {why}\n"));
     }
     out.push_str(&row("eager", &r.eager_us));
     out.push_str(&row("replay", &r.replay_us));
@@ -430,10 +430,10 @@ fn text(r: &Report, per_op: bool) -> String {
         output::micros(r.estimate_us)
     ));
     if r.tuned_calls > 0 {
-        out.push_str(&format!("  {} of the kernels are chosen by remembered times\n", r.tuned_calls));
+        out.push_str(&format!("  {} of the kernels are chosen by stored times\n", r.tuned_calls));
     }
     out.push_str(&format!(
-        "  no less than {} on this machine, so that a replay takes {:.1} times its floor\n",
+        "  at least {} on this machine; a replay takes {:.1} times this least time\n",
         output::micros(r.floor_us),
         r.gap
     ));
@@ -458,7 +458,7 @@ fn text(r: &Report, per_op: bool) -> String {
     out
 }
 
-/// The operations of a report, a line each.
+/// The operations of a report, one per line.
 fn per_op_text(r: &Report) -> String {
     let mut out = r.ceilings.to_string();
     for op in &r.ops {

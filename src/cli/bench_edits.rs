@@ -47,7 +47,7 @@ impl Edits {
     /// Makes `count` changes of a preset's sizes on a machine, one after another.
     ///
     /// # Errors
-    /// Where the preset has no size to change, or a step cannot be made.
+    /// If the preset has no size to change, or a step cannot be made.
     pub fn measure(
         found: &Loaded,
         args: &BenchArgs,

@@ -19,10 +19,10 @@ pub struct Kinds {
 }
 
 impl Kinds {
-    /// Nothing if all steps of the preset's runs are of one kind.
+    /// `None` if all steps of the preset's runs are of one kind.
     ///
     /// # Errors
-    /// Where the data cannot be read, or the machine cannot run the steps.
+    /// If the data cannot be read, or the machine cannot run the steps.
     pub fn measure(found: &Loaded, spec: &SessionSpec, seconds: f64) -> anyhow::Result<Option<Self>> {
         let of_data = found.preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
         if !of_data && !found.model.chooses() {

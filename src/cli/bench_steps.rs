@@ -17,7 +17,7 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The time of one replay, roughly: the shortest of a few.
+    /// An estimate of the time of one replay: the shortest of a few.
     ///
     /// # Errors
     /// As [`TrainingStep::run`].

@@ -15,7 +15,7 @@ use crate::train::{Purpose, SessionSpec, TrainError};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Makes or replays a capsule; exit status 1 where the replay is not equal.
+/// Makes or replays a capsule; exit status 1 if the replay is not equal.
 ///
 /// # Errors
 /// If an argument, preset or file is wrong, or a run fails.
@@ -61,7 +61,7 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
     let made = kept.as_ref().map(Curves::last_step).filter(|s| *s > 0);
     let steps = args.steps.or(made).or(spec.preset.train.map(|t| t.steps as u64)).unwrap_or(1000);
     let capsule = Capsule::make(&spec, steps, |_| true)?;
-    // With another seed it is another run.
+    // Another seed makes it another run.
     let parted = kept.as_ref().filter(|_| args.seed.is_none()).map(|kept| parts_at(kept, &capsule.losses()));
     capsule.write(file)?;
     output::note(&format!("wrote {}: {}", file.display(), output::counted(capsule.header.steps, "step")));
@@ -74,7 +74,7 @@ fn make(args: &MakeArgs) -> anyhow::Result<ExitCode> {
             "steps": capsule.header.steps,
             "device": capsule.header.device,
             "plan_hash": capsule.header.plan_hash,
-            // Nothing where no kept run of the same seed was made again.
+            // Null if no kept run of the same seed was repeated.
             "is_bit_equal": parted.map(|p| p.is_ok()),
             "parts_at_step": parted.and_then(Result::err),
         }))?;
@@ -117,13 +117,13 @@ fn replay(args: &ReplayArgs) -> anyhow::Result<ExitCode> {
 fn lost_data(error: TrainError) -> anyhow::Error {
     match error {
         TrainError::Data(DataError::Read { .. } | DataError::Several(_)) => {
-            wrong(format!("{error}; where the data were moved, name their place with --data PATH"))
+            wrong(format!("{error}; if the data were moved, give their path with --data PATH"))
         }
         other => other.into(),
     }
 }
 
-/// The number of steps that a kept run and its capsule share, or the step from which on they differ.
+/// The number of steps that a kept run and its capsule share, or the step at which they first differ.
 fn parts_at(kept: &Curves, losses: &[f32]) -> Result<usize, usize> {
     let before = kept.before as usize;
     let mut pairs = kept.values(Quantity::Loss).iter().zip(losses.iter().skip(before));

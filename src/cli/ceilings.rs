@@ -1,4 +1,4 @@
-//! What the steps and operations of a bench are held against: the most that the machine does.
+//! The limits that the steps and operations of a benchmark are compared with: the highest rates of the machine.
 
 use crate::exec::cpu::{Ceilings, Floor, Pool};
 use crate::exec::cuda::{GpuCeilings, gpu};
@@ -8,7 +8,7 @@ use crate::tensor::Bytes;
 use serde::Serialize;
 use std::fmt;
 
-/// What steps are held against.
+/// The limits that steps are compared with.
 #[derive(Clone, Serialize)]
 #[serde(untagged)]
 pub enum Limits {
@@ -17,10 +17,10 @@ pub enum Limits {
 }
 
 impl Limits {
-    /// Measures them on a device.
+    /// Measures the limits on a device.
     ///
     /// # Errors
-    /// Where the device fails, or is not here.
+    /// If the device fails or does not exist.
     pub fn measure(target: &Target, threads: usize, precision: Precision) -> anyhow::Result<Self> {
         match (target.as_cpu(), target.as_cuda()) {
             (_, Some(facts)) => {
@@ -32,7 +32,7 @@ impl Limits {
         }
     }
 
-    /// The least time of an operation, and what sets it.
+    /// The least time of an operation, and what determines it.
     #[must_use]
     pub fn floor(&self, flops: u64, bytes: u64) -> Floor {
         match self {
@@ -41,7 +41,7 @@ impl Limits {
         }
     }
 
-    /// The better of these and of what is measured on the same threads now; those of a GPU stay as they are.
+    /// The higher of these rates and of rates measured now on the same threads; rates of a GPU stay as they are.
     #[must_use]
     pub fn or_better(&self, pool: &mut Pool) -> Self {
         match self {
@@ -51,7 +51,7 @@ impl Limits {
     }
 }
 
-/// The rates behind the floors, for people.
+/// The rates that the floors are computed from, as text.
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -4,7 +4,7 @@ use super::numbers;
 use clap::{Args, ValueEnum};
 use std::str::FromStr;
 
-/// The device that the user asks for.
+/// The device that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     Auto,

@@ -11,13 +11,13 @@ use crate::select::{Target, Threads, ThreadsBy, Tuning};
 use crate::train::{threads_for, threads_for_step};
 use std::sync::Arc;
 
-/// Threads that share the step of a network: as given, or what is best for it on this machine.
+/// The number of threads that share the step of a network: as given, or the best for it on this machine.
 #[must_use]
 pub fn threads(given: Option<u16>, model: &Model) -> Threads {
     given.map_or_else(|| threads_for(model), asked)
 }
 
-/// As [`threads`], by the training step as it was rewritten for a CPU.
+/// As [`threads`], for a training step that was already rewritten for a CPU.
 #[must_use]
 pub fn threads_of_step(given: Option<u16>, program: &Program) -> Threads {
     given.map_or_else(|| threads_for_step(program), asked)
@@ -28,7 +28,7 @@ fn asked(count: u16) -> Threads {
     Threads { count: count.into(), cores: usable_cores(), by: ThreadsBy::Option }
 }
 
-/// A CPU's target with another number of threads, and the name that people know it by; a GPU's as it is.
+/// A CPU's target with another number of threads, and its name for the user; a GPU's target unchanged.
 #[must_use]
 pub fn with_threads(target: &Target, name: &str, threads: usize) -> (Target, String) {
     match target.as_cpu() {
@@ -37,27 +37,28 @@ pub fn with_threads(target: &Target, name: &str, threads: usize) -> (Target, Str
     }
 }
 
-/// This machine's CPU, and its name for people.
+/// This machine's CPU as a target, and its name for the user.
 fn named_cpu(threads: usize) -> (Target, String) {
     let target = host_target(threads);
     let name = cpu_name().map_or_else(|| target.name.clone(), |cpu| format!("{} ({cpu})", target.name));
     (target, name)
 }
 
-/// Says on standard error how many threads share a CPU's step, and why; nothing where the user asked for them.
+/// Reports on standard error how many threads share a CPU's step, and why; reports nothing if the user chose the
+/// number.
 pub fn note_threads(target: &Target, threads: &Threads) {
     if target.as_cpu().is_some() && threads.by != ThreadsBy::Option {
         super::output::note(&format!("threads: {threads}"));
     }
 }
 
-/// Why no GPU can run one of these networks, where that is so.
+/// Why no GPU can run one of these networks; `None` if a GPU can run all of them.
 fn cpu_only<'a>(models: impl IntoIterator<Item = &'a Model>) -> Option<String> {
     models.into_iter().find_map(CpuOnly::of).map(|found| found.to_string())
 }
 
-/// The machine that the plan of a network is made for: a CPU has one thread until their number is chosen. A GPU that is
-/// not here is replaced by an H200's facts, because a plan needs no device.
+/// The machine that a network is planned for; a CPU has one thread until their number is chosen. If the requested GPU
+/// does not exist, the data of an H200 are used, because a plan needs no device.
 #[must_use]
 pub fn choose_to_plan(device: Device, model: &Model) -> Target {
     match device {
@@ -80,21 +81,21 @@ pub fn choose_to_plan(device: Device, model: &Model) -> Target {
     }
 }
 
-/// The kernel times remembered from this machine; a file of them that is of no use is reported on standard error and
-/// otherwise ignored.
+/// The remembered kernel times of this machine; a file that cannot be used is reported on standard error and otherwise
+/// ignored.
 #[must_use]
 pub fn tuning(target: &Target) -> Option<Arc<Tuning>> {
     crate::train::remembered_times(target).unwrap_or_else(|why| {
-        super::output::note(&format!("note: {why}; `stepgraph bench --tune PRESET` writes it anew"));
+        super::output::note(&format!("note: {why}; `stepgraph bench --tune PRESET` writes it again"));
         None
     })
 }
 
-/// The machine that a command runs on with these networks, as a planning target and as a name for people. Says on
-/// standard error what was taken, and why.
+/// The machine that a command runs these networks on, as a target and as a name for the user. Reports on standard error
+/// which machine was chosen, and why.
 ///
 /// # Errors
-/// Where the user insists on a device that cannot be used.
+/// If the requested device cannot be used.
 pub fn choose<'a>(
     device: Device,
     threads: usize,
@@ -129,7 +130,7 @@ pub fn choose<'a>(
             }
         },
         Device::Cpu => {
-            super::output::note(&format!("device: {name}, as asked"));
+            super::output::note(&format!("device: {name}, as requested"));
             Ok((target, name))
         }
     }

@@ -18,7 +18,7 @@ struct Report {
     version: &'static str,
     os: String,
     cpu: Option<String>,
-    /// Cores that the program may use: those of its processors, within what control groups grant.
+    /// Processor cores that the program may use, within the limits of control groups.
     cores: usize,
     /// The instruction set that kernels are chosen for; `STEPGRAPH_ISA` lowers it.
     isa: &'static str,
@@ -27,16 +27,16 @@ struct Report {
     threads: usize,
     threads_why: String,
     memory_available_bytes: Option<u64>,
-    /// Whether this build can open a window, and whether a display is there to open it on.
+    /// Whether this build can open a window, and whether there is a display to open it on.
     studio: bool,
     display: Option<String>,
     executors: Vec<&'static str>,
     /// GPUs and the libraries that the CUDA executor loads.
     cuda: Probe,
-    /// What `--device auto` takes, and why.
+    /// The device that `--device auto` chooses, and why.
     auto_device: String,
     folders: Vec<Folder>,
-    /// Compiled GPU kernels on disk; nothing where they are not kept.
+    /// Compiled GPU kernels on disk; `None` if they are not kept.
     kernel_cache: Option<Cache>,
     advice: Vec<String>,
 }
@@ -47,7 +47,7 @@ struct Cache {
     entries: usize,
     bytes: u64,
     limit_bytes: u64,
-    /// Bytes that were removed because it was asked for.
+    /// Bytes that were removed on request.
     cleared_bytes: Option<u64>,
 }
 
@@ -58,21 +58,21 @@ struct Folder {
     writable: bool,
 }
 
-/// Reports.
+/// Prints the report.
 ///
 /// # Errors
-/// Where standard output fails.
+/// If standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
     let cache = kernel_cache(args)?;
     let report = examine(cache);
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
-/// The cache of compiled kernels, after what was asked for was done to it.
+/// The cache of compiled kernels, after the requested changes.
 fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
     let Some(mut cache) = KernelCache::of_user() else {
         if args.clear_cache || args.cache_limit.is_some() {
-            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to nothing"));
+            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to the empty string"));
         }
         return Ok(None);
     };
@@ -96,7 +96,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
         advice.push("The window: build with `cargo build --release`, without --no-default-features.".to_owned());
     }
     if display.is_none() {
-        advice.push("A display: the studio needs X11 or Wayland; every other command works without.".to_owned());
+        advice.push("A display: the studio needs X11 or Wayland; every other command works without one.".to_owned());
     }
     for library in cuda.libraries.iter().filter(|l| l.state.is_err()) {
         advice.push(format!("{}: {}.", library.name, library.help));
@@ -113,7 +113,7 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
             if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
-    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; 512 MiB are kept until then.")));
+    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; the limit is 512 MiB until then.")));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         os: os(),
@@ -135,14 +135,13 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
     }
 }
 
-/// How the number of threads of a step comes about.
+/// How the number of threads of a step is chosen.
 fn threads_why(asked: Result<Option<usize>, WrongThreads>) -> String {
     match asked {
-        Ok(None) => {
-            "as many as make a step fastest, by its cost or as `bench --tune` measured; --threads N decides".to_owned()
-        }
+        Ok(None) => "the fastest number for each step, by estimate or as `bench --tune` measured; --threads N sets it"
+            .to_owned(),
         Ok(Some(count)) => format!("{count}, by STEPGRAPH_THREADS"),
-        Err(wrong) => format!("no step is made: {wrong}"),
+        Err(wrong) => format!("no step can be prepared: {wrong}"),
     }
 }
 
@@ -164,7 +163,7 @@ fn instructions() -> Vec<&'static str> {
         ("avx512dq", is_x86_feature_detected!("avx512dq")),
         ("avx512vl", is_x86_feature_detected!("avx512vl")),
     ];
-    all.into_iter().filter(|(_, there)| *there).map(|(name, _)| name).collect()
+    all.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -194,7 +193,7 @@ fn folders() -> Vec<Folder> {
     settings.into_iter().chain(runs).chain(cache).map(folder).collect()
 }
 
-/// Whether a folder, or the nearest one above it that exists, takes files; nothing is left behind.
+/// Whether files can be created in a folder, or in its nearest ancestor that exists; no file remains.
 fn is_writable(path: &Path) -> bool {
     path.ancestors().find(|p| p.is_dir()).is_some_and(|p| tempfile::tempfile_in(p).is_ok())
 }

@@ -1,4 +1,4 @@
-//! `stepgraph export`: a run or a network in another program's format.
+//! `stepgraph export`: writes a run or a network in the format of another program.
 
 use super::error::wrong;
 use super::output;
@@ -8,13 +8,11 @@ use super::runs::{Named, find, torn, wrote};
 use crate::train::NotReplaced;
 use crate::train::export::{Across, ExportError, Format, PlotOptions, Replace, Subject};
 
-/// An export's error, with the option that helps.
+/// The error of an export, with the option that solves it.
 fn advised(error: ExportError) -> anyhow::Error {
     match error {
         ExportError::Exists(_) => wrong(format!("{error}; give --replace, or another name")),
-        ExportError::Kept(NotReplaced::Other { .. }) => {
-            wrong(format!("{error}; give another name, or move that file away"))
-        }
+        ExportError::Kept(NotReplaced::Other { .. }) => wrong(format!("{error}; give another name, or move that file")),
         other => other.into(),
     }
 }
@@ -22,7 +20,7 @@ fn advised(error: ExportError) -> anyhow::Error {
 /// Exports.
 ///
 /// # Errors
-/// Where there is no such run or preset, it lacks what the format needs, or a file is there already.
+/// If the run or preset does not exist or lacks what the format needs, or if the file already exists.
 pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
     let named = args.format.map(|f| f.0).or_else(|| Format::of_path(&args.file));
     let format = named.ok_or_else(|| {
@@ -73,7 +71,8 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         let shown: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         return output::print_json(&serde_json::json!({
             "what": subject.name,
-            // A name may be several runs': the id is the one that `last` or a few letters stood for.
+            // Several runs may have the same name, so that the message contains the id that `last` or the first letters
+            // refer to.
             "run": run,
             "format": format.name(),
             "files": shown,

@@ -1,4 +1,4 @@
-//! `stepgraph functions`: how exact the functions are that a step computes, over all inputs.
+//! `stepgraph functions`: measures how exact the functions of a step are, over all inputs.
 
 use super::choices::Device;
 use super::error::wrong;
@@ -31,7 +31,7 @@ pub struct FunctionsArgs {
     pub from: Option<PathBuf>,
 }
 
-/// What was found of one function on one device or instruction set.
+/// The result for one function on one device or instruction set.
 #[derive(Deserialize, Serialize)]
 struct Row {
     function: String,
@@ -40,11 +40,11 @@ struct Row {
     accuracy: Accuracy,
 }
 
-/// Everything that was found.
+/// All results.
 #[derive(Deserialize, Serialize)]
 struct Report {
     device: String,
-    /// Every how many bit patterns of an `f32` one was taken.
+    /// The distance of the tested bit patterns of an `f32`; 1 tests all of them.
     every: u64,
     rows: Vec<Row>,
 }
@@ -52,13 +52,13 @@ struct Report {
 /// Measures every function and prints a table.
 ///
 /// # Errors
-/// Where the device cannot be used, or fails, or the file of earlier results cannot be read.
+/// If the device cannot be used, or fails, or the file of earlier results cannot be read.
 pub fn run(args: &FunctionsArgs) -> anyhow::Result<()> {
     let report = args.from.as_deref().map_or_else(|| measured(args), kept)?;
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
-/// The results in a file.
+/// Reads the results from a file.
 fn kept(path: &Path) -> anyhow::Result<Report> {
     let name = path.display();
     let text = std::fs::read_to_string(path).map_err(|cause| wrong(format!("{name} cannot be read: {cause}")))?;
@@ -66,7 +66,7 @@ fn kept(path: &Path) -> anyhow::Result<Report> {
         .map_err(|cause| wrong(format!("{name} has no results of `stepgraph functions --json`: {cause}")))
 }
 
-/// Measures every function on the device that is asked for.
+/// Measures every function on the requested device.
 fn measured(args: &FunctionsArgs) -> anyhow::Result<Report> {
     let (target, name) = device::choose(args.device, 1, [])?;
     let units = units(&target, args.device)?;
@@ -83,7 +83,7 @@ fn measured(args: &FunctionsArgs) -> anyhow::Result<Report> {
     Ok(report)
 }
 
-/// What computes functions on a device: on a CPU, each instruction set that it has.
+/// What computes the functions on a device; on a CPU, each of its instruction sets.
 fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
     match target.as_cuda() {
         Some(facts) => {
@@ -96,7 +96,7 @@ fn units(target: &Target, asked: Device) -> anyhow::Result<Vec<Unit>> {
     }
 }
 
-/// The table: one line for what is the same on all instruction sets.
+/// The table, with one line for results that are the same on all instruction sets.
 fn text(report: &Report) -> String {
     let every = match report.every {
         1 => "all 2^32 inputs".to_owned(),
@@ -137,16 +137,16 @@ fn text(report: &Report) -> String {
     out
 }
 
-/// A number of units: three decimals while they count.
+/// A number of units in the last place, with three decimals if it is small enough for them to matter.
 fn units_text(units: f64) -> String {
     if units < 1e4 { format!("{units:.3}") } else { format!("{units:.1e}") }
 }
 
-/// The progress of one function: a bar on a terminal, otherwise a line when it is done.
+/// Shows the progress of one function: a bar on a terminal, otherwise a line when it is done.
 struct Progress {
     bar: Option<ProgressBar>,
     name: String,
-    /// Thousandths that are done.
+    /// Thousandths of the work that are done.
     done: AtomicU64,
 }
 
@@ -185,7 +185,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_is_the_same_on_all_instruction_sets_takes_one_line() {
+    fn equal_results_of_all_instruction_sets_take_one_line() {
         let row = |on: &str, units| Row {
             function: "tanh".into(),
             on: on.into(),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn kept_results_are_shown_as_they_were_measured() {
+    fn stored_results_are_shown_as_they_were_measured() {
         let accuracy = Accuracy { inputs: 3, units: 0.8, units_at: -1.5, wrong_at: Some(7), ..Accuracy::default() };
         let rows = vec![Row { function: "exp".into(), on: "portable".into(), accuracy }];
         let report = Report { device: "a CPU".into(), every: 2, rows };

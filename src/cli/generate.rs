@@ -1,4 +1,4 @@
-//! `stepgraph generate`: texts that a network of tokens writes with given weights.
+//! `stepgraph generate`: writes texts with a network of tokens and given weights.
 
 use super::error::wrong;
 use super::generate_args::GenerateArgs;
@@ -20,23 +20,23 @@ struct Summary {
     preset: String,
     device: String,
     init: String,
-    /// As the network was given it.
+    /// The prompt, as the network received it.
     prompt: String,
-    /// What was written behind the prompt.
+    /// The text that was written after the prompt.
     text: String,
-    /// Tokens that were drawn, those of a stop text among them.
+    /// Tokens that were drawn, including those of a stop text.
     tokens: usize,
     end: GenerationEnd,
     temperature: f64,
     top_k: Option<usize>,
     top_p: f64,
     seed: u64,
-    /// Of the drawing alone.
+    /// The time of drawing tokens only.
     seconds: f64,
     notes: Vec<String>,
 }
 
-/// A network, its weights, and where its files are.
+/// A network, its weights, and the folder of its files.
 struct Source {
     preset: Preset,
     base: PathBuf,
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// The preset with one sample a step, as texts are written one at a time.
+    /// The preset with one sample in a step, because texts are written one at a time.
     fn alone(&self) -> anyhow::Result<(Preset, Model)> {
         let mut preset = self.preset.clone();
         preset.input = InputSpec { batch: 1, ..preset.input };
@@ -79,10 +79,10 @@ impl Source {
     }
 }
 
-/// Continues the prompt and prints it with what is written.
+/// Continues the prompt, and prints it with the text that was written.
 ///
 /// # Errors
-/// Where what was given is wrong, or standard output fails.
+/// If an argument is wrong, or standard output fails.
 pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
     let source = Source::of(args)?;
     let (preset, model) = source.alone()?;

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 /// Write a text with a network of tokens, token by token
 ///
 /// The network is one whose loss is a cross entropy over the tokens of its own input, as in gpt-sums and gpt-source.
-/// The text is printed after the prompt, token by token. The same seed gives the same text. Of a prompt that is longer
-/// than the network's window, only the end is used.
+/// The text is printed after the prompt, token by token. The same seed gives the same text. If a prompt is longer than
+/// the network's window, only its end is used.
 ///
 /// Without --init and --run, the name is that of a kept run: its network and its weights.
 #[derive(Debug, Args)]

@@ -1,4 +1,4 @@
-//! `--keep`: a run of the command line among those that the studio shows.
+//! `--keep`: keeps a run of the command line together with those of the studio.
 
 use super::error::unwritable;
 use super::output;
@@ -9,7 +9,7 @@ use crate::train::runs::{
 use crate::train::{Evaluation, Session, SessionSpec, StepReport};
 use std::time::{Duration, Instant};
 
-/// Time between handing over steps.
+/// Time between two deliveries of steps.
 const HAND_OVER_EVERY: Duration = Duration::from_millis(100);
 
 /// A run that is being kept.
@@ -17,18 +17,18 @@ pub struct Keeper {
     recorder: Recorder,
     reports: Vec<StepReport>,
     handed: Instant,
-    /// Whether it was reported that nothing more is kept.
+    /// Whether it was reported that the run is no longer kept.
     reported: bool,
     preset: Preset,
-    /// When the last checkpoint was written, and the time until the next.
+    /// When the last checkpoint was written, and the time until the next one.
     saved: Instant,
     pause: Duration,
 }
 
-/// The folder of kept runs, which can be written to.
+/// The folder of kept runs, after a check that it can be written to.
 ///
 /// # Errors
-/// Where it cannot; no run is begun then.
+/// If it cannot be written to; then no run starts.
 pub fn folder_of_runs() -> anyhow::Result<RunStore> {
     let store = RunStore::of_user()?;
     let folder = store.folder();
@@ -42,12 +42,12 @@ pub fn folder_of_runs() -> anyhow::Result<RunStore> {
 }
 
 impl Keeper {
-    /// Begins to keep a run that is prepared.
+    /// Starts to keep a run that is prepared.
     ///
     /// # Errors
-    /// Where nothing can be written there.
+    /// If the folder cannot be written to.
     pub fn begin(store: &RunStore, session: &Session, spec: &SessionSpec, device: &str) -> anyhow::Result<Self> {
-        // What was prepared knows better than what was asked for.
+        // The prepared session has the actual values, which may differ from the requested ones.
         let (seed, total) = (session.seed(), session.total());
         let (device, maybe_trained) = (device.to_owned(), session.is_maybe_trained());
         let record = RunRecord { seed, total, device, maybe_trained, ..RunRecord::of(spec) };
@@ -59,7 +59,7 @@ impl Keeper {
         Ok(Self { recorder, reports: Vec::new(), handed: now, reported: false, preset, saved: now, pause: FIRST_SAVE })
     }
 
-    /// Takes a step.
+    /// Records a step.
     pub fn step(&mut self, report: &StepReport, now: Instant) {
         self.reports.push(*report);
         if now.duration_since(self.handed) >= HAND_OVER_EVERY {
@@ -86,23 +86,23 @@ impl Keeper {
         }
     }
 
-    /// Takes how far parameters moved, in stretches of steps.
+    /// Records how far parameters moved, over ranges of steps.
     pub fn moved(&mut self, session: &mut Session) {
         if !self.recorder.has_failed() {
             self.recorder.moved(&session.take_updates());
         }
     }
 
-    /// Takes an evaluation after `step`.
+    /// Records an evaluation after `step`.
     pub fn evaluated(&mut self, step: u64, found: &Evaluation) {
         self.hand_over();
         self.recorder.evaluated(step, found);
     }
 
-    /// Writes a checkpoint where it is time for one.
+    /// Writes a checkpoint if it is time for one.
     ///
     /// # Errors
-    /// Where it cannot be written; the last one stays.
+    /// If it cannot be written; the previous one remains.
     pub fn save_in_time(&mut self, session: &Session) -> anyhow::Result<()> {
         if self.saved.elapsed() < self.pause {
             return Ok(());
@@ -114,7 +114,7 @@ impl Keeper {
         saved
     }
 
-    /// Writes a checkpoint, which takes the place of the last one as soon as the curve reaches it.
+    /// Writes a checkpoint, which replaces the previous one as soon as the curve on disk reaches it.
     fn save(&mut self, session: &Session) -> anyhow::Result<()> {
         self.hand_over();
         if let Some(path) = self.recorder.next_checkpoint().filter(|_| !self.recorder.has_failed()) {
@@ -124,7 +124,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Ends the run in this state, with its checkpoint where it has sound ones, and reports its id.
+    /// Ends the run with this state, writes its checkpoint if its values are finite, and reports its id.
     ///
     /// # Errors
     /// What could not be kept.

@@ -1,4 +1,4 @@
-//! `--tune` of `stepgraph bench`: times steps and kernels, and remembers the times where the user's cache folder can be
+//! `--tune` of `stepgraph bench`: times steps and kernels, and stores the times in the user's cache folder if it can be
 //! written to.
 
 use super::device;
@@ -11,19 +11,22 @@ use crate::train::{TuningFile, processor, tune, tune_threads, tuning_is_off};
 use std::io;
 use std::sync::Arc;
 
-/// Refuses to measure where STEPGRAPH_NO_TUNING makes every command ignore what was measured.
+/// Returns an error if STEPGRAPH_NO_TUNING is set, because then every command ignores measured times.
 fn check_wanted() -> anyhow::Result<()> {
     if tuning_is_off() {
-        return Err(wrong("--tune would remember times that STEPGRAPH_NO_TUNING makes every command ignore; unset it"));
+        return Err(wrong(
+            "--tune would store times that every command ignores while STEPGRAPH_NO_TUNING is set; unset it",
+        ));
     }
     Ok(())
 }
 
 /// Times a preset's whole step with several numbers of threads, adds the times to the user's file, and returns the
-/// fastest number. Where the file cannot be written, the number is this command's alone, and standard error says why.
+/// fastest number. If the file cannot be written, only this command uses the number, and the reason is reported on
+/// standard error.
 ///
 /// # Errors
-/// Where remembered times are switched off, or the step cannot be compiled or run.
+/// If measured times are switched off, or the step cannot be compiled or run.
 pub fn fastest_threads(found: &Loaded) -> anyhow::Result<Threads> {
     check_wanted()?;
     let (times, fastest) = tune_threads(&found.model)?;
@@ -32,16 +35,16 @@ pub fn fastest_threads(found: &Loaded) -> anyhow::Result<Threads> {
     Ok(fastest)
 }
 
-/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all that are known of
-/// this machine then. Where the file cannot be written, the times are this command's alone, and standard error says
-/// why.
+/// Times every kernel of a preset's operations, adds the times to the user's file, and returns all known times of this
+/// machine. If the file cannot be written, only this command uses the times, and the reason is reported on standard
+/// error.
 ///
 /// # Errors
-/// Where remembered times are switched off, or a step cannot be compiled or run.
+/// If measured times are switched off, or a step cannot be compiled or run.
 pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tuning>>> {
     check_wanted()?;
     if target.as_cpu().is_none() {
-        let help = "those of a GPU are timed where they are first needed; give --device cpu, or leave --tune out";
+        let help = "those of a GPU are timed when they are first needed; give --device cpu, or omit --tune";
         return Err(wrong(format!("--tune times the kernels of the CPU; {help}")));
     }
     let times = Arc::new(tune(&found.model, target, processor())?);
@@ -67,11 +70,11 @@ pub fn measured(found: &Loaded, target: &Target) -> anyhow::Result<Option<Arc<Tu
 }
 
 fn not_remembered(why: String) -> String {
-    format!("NOT remembered, and used by this command alone: {why}")
+    format!("NOT stored, and used by this command alone: {why}")
 }
 
-/// The calls of a preset's step, and for how many of them these times choose another kernel, or another number of
-/// threads, than estimates do.
+/// The number of calls of a preset's step, and the number of those for which these times choose another kernel, or
+/// another number of threads, than estimates do.
 fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result<(usize, usize)> {
     let before = compile(&found.model, &Options::train(target.clone()))?;
     let options = Options { tuning: Some(Arc::clone(times)), ..Options::train(target.clone()) };
@@ -81,10 +84,10 @@ fn moved(found: &Loaded, target: &Target, times: &Arc<Tuning>) -> anyhow::Result
     Ok((after.selection.choices.len(), moved))
 }
 
-/// Adds times to the user's file, and says where that is.
+/// Adds times to the user's file, and reports where it is.
 ///
 /// # Errors
-/// Why they are not remembered, with what to do.
+/// If the times cannot be stored, with what to do about it.
 fn remember(times: impl FnOnce(&TuningFile) -> io::Result<()>) -> Result<String, String> {
     let file = TuningFile::of_user();
     let file = file.ok_or("this system names no cache folder; set HOME or XDG_CACHE_HOME")?;

@@ -7,16 +7,16 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Where a resumed run continues.
+/// The point from which a resumed run continues.
 #[derive(Clone, Copy, Debug)]
 pub struct Continuation {
-    /// The number of steps before.
+    /// The number of steps before it.
     pub step: u64,
     /// The loss of the last of them; `None` if the checkpoint does not contain it.
     pub loss: Option<f32>,
 }
 
-/// The part of an older log that stays.
+/// The part of an older log that is kept.
 #[derive(Debug)]
 pub struct Kept<'a> {
     pub path: &'a Path,
@@ -26,7 +26,7 @@ pub struct Kept<'a> {
     pub later: u64,
 }
 
-/// Why a log is not the one to continue.
+/// Why a log cannot be continued.
 enum Unfit {
     Unread(anyhow::Error),
     /// It has no line of the step.
@@ -40,19 +40,19 @@ impl Unfit {
         match self {
             Self::Unread(error) => error,
             Self::Lacks(what) | Self::Other(what) => {
-                wrong(format!("{what}; give another name for the log, or move the old one away"))
+                wrong(format!("{what}; give another name for the log, or move the old log"))
             }
         }
     }
 }
 
-/// The log that a resumed run continues, and the part of it that stays; `None` if there is no log yet. The file `part`
-/// of a killed run is newer than the file with the final name, but may be shorter, if a run was killed again while it
-/// copied the first lines.
+/// The log that a resumed run continues, and the part of it that is kept; `None` if there is no log yet. The file
+/// `part` of a killed run is newer than the file with the final name, but may be shorter, if a run was killed again
+/// while it copied the first lines.
 ///
 /// # Errors
-/// Where no log has the line of the step that the run continues from, it is that of another run, or what a killed run
-/// left would be lost and is no beginning of the log.
+/// If no log has the line of the step that the run continues from, that line is of another run, or lines of a killed
+/// run would be lost because they are not the start of the log.
 pub fn kept_lines<'a>(
     path: &'a Path,
     part: &'a Path,
@@ -70,7 +70,7 @@ pub fn kept_lines<'a>(
     }
 }
 
-/// The part of one log that stays.
+/// The part of one log that is kept.
 fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
     #[derive(Deserialize)]
     struct Line {
@@ -90,7 +90,7 @@ fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
         (end, last) = (end + length, found);
     }
     if last.step == 0 {
-        return Err(Unfit::Lacks(format!("{shown} is no log of a run, and this run continues from step {step}")));
+        return Err(Unfit::Lacks(format!("{shown} is not the log of a run, and this run continues from step {step}")));
     }
     if last.step != step {
         let found = if last.step > step {
@@ -115,14 +115,14 @@ fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
     Ok(Kept { path, end, later })
 }
 
-/// Reads a whole line and gives its length; `None` where there is no more, or half of one.
+/// Reads a whole line and returns its length; `None` at the end of the file or if the last line is incomplete.
 fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<u64>> {
     line.clear();
     let length = lines.read_until(b'\n', line)?;
     Ok((line.last() == Some(&b'\n')).then_some(length as u64))
 }
 
-/// Whether the file `path` begins with the whole contents of `part`, which can then be removed without loss.
+/// Whether the file `path` starts with the whole contents of `part`, which can then be removed without loss.
 fn begins(path: &Path, part: &Path) -> anyhow::Result<bool> {
     let open = |path: &Path| File::open(path).map(BufReader::new).with_context(|| format!("{}", path.display()));
     let (mut whole, mut part) = (open(path)?, open(part)?);

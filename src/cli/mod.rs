@@ -58,10 +58,18 @@ use clap::{CommandFactory, Parser};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// The command line as it was given. One that cannot be read ends the program with exit status 2.
+/// The command line as it was given. If it cannot be parsed, the program ends with exit status 2.
 #[must_use]
 pub fn parse() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
+        let words: Vec<String> = std::env::args_os().skip(1).filter_map(|arg| arg.into_string().ok()).collect();
+        if let Some(text) = verify::refusal(&words, error.kind()) {
+            let mut command = Cli::command();
+            command.build();
+            if let Some(verify) = command.find_subcommand_mut("verify") {
+                verify.error(error.kind(), text).exit();
+            }
+        }
         let first = std::env::args_os().nth(1).and_then(|arg| arg.into_string().ok());
         let more = matches!(error.kind(), ErrorKind::ArgumentConflict | ErrorKind::UnknownArgument);
         match first.filter(|_| more).and_then(|first| unknown_command(&first)) {
@@ -71,7 +79,8 @@ pub fn parse() -> Cli {
     })
 }
 
-/// What is said of a first word with more behind it that is no command; nothing where it is one, an option or a preset.
+/// The message for a first word that is followed by others and is no command; `None` if it is a command, an option or a
+/// preset.
 fn unknown_command(first: &str) -> Option<String> {
     let command = Cli::command();
     let names: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
@@ -82,13 +91,13 @@ fn unknown_command(first: &str) -> Option<String> {
     Some(format!("there is no command {first:?}; {}`stepgraph --help` lists all", did_you_mean(first, names)))
 }
 
-/// Carries out a command line and gives the exit status.
+/// Runs a command line and returns the exit status.
 #[must_use]
 pub fn run(cli: &Cli) -> ExitCode {
     if !opens_window(cli) {
         signals::listen(match &cli.command {
             Some(Command::Train(_)) => "no step was made, and nothing was saved",
-            _ => "what was not written or printed by then is lost",
+            _ => "what was not written or printed before is lost",
         });
     }
     if let Err(wrong) = check_environment(cli) {
@@ -115,7 +124,7 @@ pub fn run(cli: &Cli) -> ExitCode {
     outcome.map_or_else(|e| error::report(&e), |()| ExitCode::SUCCESS)
 }
 
-/// Refuses a number of threads in the environment that is none, where the command makes steps.
+/// Refuses an invalid number of threads in the environment, if the command runs steps.
 fn check_environment(cli: &Cli) -> anyhow::Result<()> {
     match &cli.command {
         Some(
@@ -130,7 +139,7 @@ fn check_environment(cli: &Cli) -> anyhow::Result<()> {
     }
 }
 
-/// Whether a command line opens the window, which keeps running where a part of it fails.
+/// Whether a command line opens the window, which keeps running if a part of it fails.
 #[must_use]
 pub const fn opens_window(cli: &Cli) -> bool {
     matches!(cli.command, None | Some(Command::Studio(_)))

@@ -1,16 +1,16 @@
-//! Notes on standard error, and text that must not steer a terminal.
+//! Notes on standard error, and text that must not control a terminal.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// The text with its control characters escaped, except line breaks and tabs: a name out of a file must not steer the
-/// terminal. The escapes are those of JSON.
+/// The text with its control characters escaped, except line breaks and tabs: a name read from a file must not control
+/// the terminal. The escapes are those of JSON.
 pub(super) fn harmless(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
-    if !text.contains(steers) {
+    let is_escaped = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_escaped) {
         return Cow::Borrowed(text);
     }
-    text.chars().map(|c| if steers(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
+    text.chars().map(|c| if is_escaped(c) { format!("\\u{:04x}", c as u32) } else { c.to_string() }).collect()
 }
 
 /// Writes a note to standard error. If even that fails, there is no reader, and the work continues.

@@ -1,9 +1,9 @@
-//! Numbers as arguments, refused with what is allowed.
+//! Numbers as arguments; the error of a wrong one says what is allowed.
 
-/// A whole number from 1 on: steps, replays, a distance in steps.
+/// A whole number of at least 1: steps, replays, an interval in steps.
 ///
 /// # Errors
-/// Where it is anything else.
+/// If it is anything else.
 pub fn positive(text: &str) -> Result<u64, String> {
     whole(text, 1, u64::MAX)
 }
@@ -11,41 +11,41 @@ pub fn positive(text: &str) -> Result<u64, String> {
 /// A seed.
 ///
 /// # Errors
-/// Where it is no whole number of 64 bits.
+/// If it is not an unsigned 64-bit integer.
 pub fn seed(text: &str) -> Result<u64, String> {
     whole(text, 0, u64::MAX)
 }
 
-/// How many threads share a step.
+/// The number of threads that share a step.
 ///
 /// # Errors
-/// Where it is anything else than 1 to 64.
+/// If it is not a whole number from 1 to 64.
 pub fn threads(text: &str) -> Result<u16, String> {
     whole(text, 1, 64).map(|n| n as u16)
 }
 
-/// How many samples are held out: a share below 1, or a count.
+/// The number of samples to hold out: a share below 1, or a count.
 ///
 /// # Errors
-/// Where it is neither.
+/// If it is neither.
 pub fn held_out(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0 && (*n < 1.0 || n.fract() == 0.0));
     found.ok_or_else(|| "expected a share below 1, such as 0.2, or a count of samples; 0 holds nothing out".to_owned())
 }
 
-/// What logits are divided by before a token is drawn.
+/// The temperature: logits are divided by it before a token is drawn.
 ///
 /// # Errors
-/// Where it is anything else than 0 to 1000.
+/// If it is not a number from 0 to 1000.
 pub fn temperature(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| (0.0..=1000.0).contains(n));
-    found.ok_or_else(|| "expected a number from 0, which takes the most likely token, to 1000".to_owned())
+    found.ok_or_else(|| "expected a number from 0 (the most likely token) to 1000".to_owned())
 }
 
-/// A share of a whole that is not nothing.
+/// A share above 0 and at most 1.
 ///
 /// # Errors
-/// Where it is anything else than a number above 0 and at most 1.
+/// If it is not a number above 0 and at most 1.
 pub fn share(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1.0);
     found.ok_or_else(|| "expected a share above 0 and at most 1, such as 0.9".to_owned())
@@ -54,7 +54,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 /// An amount of memory in MiB.
 ///
 /// # Errors
-/// Where it is anything else than a number above 0 and below a million.
+/// If it is not a number above 0 and below a million.
 pub fn mebibytes(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e6);
     found.ok_or_else(|| "expected a number of MiB above 0, such as 64 or 0.5".to_owned())
@@ -64,7 +64,7 @@ fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
     let found = text.parse().ok().filter(|n| (least..=most).contains(n));
     let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) && text.bytes().any(|b| b != b'0');
     found.ok_or_else(|| match most {
-        // The upper bound is reported where it is exceeded.
+        // The upper bound is reported if it is exceeded.
         u64::MAX if !is_large => format!("expected a whole number, at least {least}"),
         _ => format!("expected a whole number from {least} to {most}"),
     })
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_refused_says_what_is_allowed() {
+    fn errors_say_what_is_allowed() {
         assert_eq!((positive("7"), seed("0"), threads("64"), held_out("0.2")), (Ok(7), Ok(0), Ok(64), Ok(0.2)));
         for text in ["", "0", "-1", "1.5", "abc", "1e3", " 1", "0x10"] {
             assert_eq!(positive(text).unwrap_err(), "expected a whole number, at least 1", "{text}");

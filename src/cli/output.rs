@@ -1,11 +1,10 @@
-//! Standard output, figures for people, and places where results go.
+//! Standard output, numbers as text, and the paths that results are written to.
 
 use super::error::{unwritable, wrong};
 use super::notes::harmless;
 pub use super::notes::note;
-use crate::tensor::{
-    figure, grouped, is_wrong_place, plural, remove_leftovers, temporary_in, write_advice, write_atomic,
-};
+pub use crate::tensor::counted;
+use crate::tensor::{figure, grouped, is_wrong_place, remove_leftovers, temporary_in, write_advice, write_atomic};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -13,19 +12,19 @@ use std::path::{Path, PathBuf};
 /// Prints to standard output.
 ///
 /// # Errors
-/// Where it fails; a reader that went away is among these, and ends the program quietly.
+/// If writing fails. If the reader has closed the pipe, this error ends the program without a message.
 pub fn print(text: &str) -> anyhow::Result<()> {
     write_out(&harmless(text))
 }
 
-/// Writes to standard output. The error names it, and has the system's as its cause.
+/// Writes to standard output. The error names standard output and has the system's error as its source.
 fn write_out(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     written.map_err(|cause| anyhow::Error::new(cause).context("standard output cannot be written"))
 }
 
-/// Prints a table to standard output, byte for byte where no terminal reads it.
+/// Prints a table to standard output; if standard output is not a terminal, bytes are written unchanged.
 ///
 /// # Errors
 /// As [`print`].
@@ -68,14 +67,8 @@ pub fn count(value: u64) -> String {
     grouped(value, ',')
 }
 
-/// A number with its noun: `1 sample`, `12,345 samples`.
-#[must_use]
-pub fn counted(value: u64, noun: &str) -> String {
-    format!("{} {}", count(value), plural(value, noun))
-}
-
-/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; one too short for them: `<
-/// 0.01 us`.
+/// A time in microseconds with three significant figures and a unit: `18.2 us`, `1.20 ms`; a time too short for that:
+/// `< 0.01 us`.
 #[must_use]
 pub fn micros(us: f64) -> String {
     if (0.0..0.005).contains(&us) {
@@ -96,7 +89,7 @@ pub fn micros(us: f64) -> String {
     format!("{} {unit}", figure(value, decimals))
 }
 
-/// Text in lines of at most `width` letters behind `indent`, each with its line break.
+/// Text in lines of at most `width` characters behind `indent`, each with its line break.
 #[must_use]
 pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     let (mut out, mut line) = (String::new(), String::new());
@@ -114,7 +107,7 @@ pub fn wrapped(text: &str, width: usize, indent: &str) -> String {
     out
 }
 
-/// The quantile `q` of values that are sorted already; 0 where there are none.
+/// The quantile `q` of sorted values; 0 if there are none.
 #[must_use]
 pub fn quantile(sorted: &[f64], q: f64) -> f64 {
     let last = sorted.len().saturating_sub(1);
@@ -131,7 +124,7 @@ pub struct Distribution {
 }
 
 impl Distribution {
-    /// The distribution of times, which are put in order.
+    /// The distribution of times, which are sorted in place.
     #[must_use]
     pub fn of(times: &mut [f64]) -> Self {
         times.sort_by(f64::total_cmp);
@@ -140,10 +133,10 @@ impl Distribution {
     }
 }
 
-/// Where to write what the user named `path`: links are followed, so that a link stays one.
+/// The path to write to for the `path` that the user gave: links are followed, so that a link remains a link.
 ///
 /// # Errors
-/// Where nothing can be written there. A file is made beside it and removed again; nothing is left behind.
+/// If no file can be created there. The check creates a file beside it and removes it again.
 pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     let refused = |why: String| wrong(format!("{}: {what} cannot be written there: {why}", path.display()));
     if path.as_os_str().is_empty() {
@@ -167,7 +160,7 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
         let message = format!("{}: {what} cannot be written there: {cause}; {help}", path.display());
         return Err(unwritable(cause, message));
     }
-    // Temporary names are short: only the name that was given may be one that the system does not take.
+    // Temporary names are short: only the given name may be one that the system does not accept.
     match target.symlink_metadata() {
         Err(e) if e.kind() == io::ErrorKind::InvalidFilename => {
             let length = target.file_name().map_or(0, |n| n.len());
@@ -180,10 +173,10 @@ pub fn writable(path: &Path, what: &str) -> anyhow::Result<PathBuf> {
     }
 }
 
-/// Writes a picture and reports its name.
+/// Writes a picture and reports its path.
 ///
 /// # Errors
-/// Where it cannot be written; an old file of that name is untouched then.
+/// If it cannot be written; then an old file of that name is unchanged.
 pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     write_atomic(path, svg.as_bytes()).map_err(|cause| {
         let message = format!("the picture {} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
@@ -193,7 +186,7 @@ pub fn write_picture(path: &Path, svg: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder that a file is in.
+/// The folder that contains a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
@@ -204,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_read_well() {
+    fn numbers_are_formatted_readably() {
         assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!(
             [0.0, 0.5, 18.23, 456.0, 1200.0, 2.5e6].map(micros),
@@ -227,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_leaves_nothing_behind() {
+    fn the_check_of_a_path_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         assert!(writable(&folder.path().join("a.json"), "the log").is_ok());
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Compiles a preset and prints the requested stage.
 ///
 /// # Errors
-/// Where the preset is wrong, or a picture cannot be written.
+/// If the preset is wrong, or a picture cannot be written.
 pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     let found = presets::load(&args.preset, DataLook::Report)?;
     let svg = Places::of(&found).writes("the picture", Kind::Picture, args.svg.as_deref())?;
@@ -38,7 +38,7 @@ pub fn run(args: &PlanArgs) -> anyhow::Result<()> {
     }
     let text = match (args.stage, args.pass.as_deref()) {
         (Some(Stage::Passes), pass) | (None, pass @ Some(_)) => plan_passes::shown(&step.compiled, pass, format)?,
-        (Some(_), Some(_)) => return Err(wrong("--pass belongs to --stage passes; leave one of them out")),
+        (Some(_), Some(_)) => return Err(wrong("--pass can be used only with --stage passes")),
         (stage, None) => shown(&step, stage, format)?,
     };
     output::print(&text)?;
@@ -55,7 +55,7 @@ struct Planned {
     threads: Option<Threads>,
 }
 
-/// Compiles the step of a path, which the option `named` gave; of the usual path where none is given.
+/// Compiles the step of a path, which the option `named` gave; without one, the step of the usual path.
 fn planned(args: &PlanArgs, found: &Loaded, path: Option<&str>, named: &str) -> anyhow::Result<Planned> {
     let target = device::choose_to_plan(args.device, &found.model);
     let (model, options) = match args.eval {
@@ -84,7 +84,7 @@ fn planned(args: &PlanArgs, found: &Loaded, path: Option<&str>, named: &str) -> 
     Ok(Planned { compiled, options, threads })
 }
 
-/// The recordings of the step, where several batches make one.
+/// The recordings of the step, if several batches make one step.
 fn variants(compiled: &Compiled, options: &Options) -> anyhow::Result<Vec<plan_json::Variant>> {
     let Some(last) = plan_json::Variant::of(compiled) else { return Ok(Vec::new()) };
     let mut variants = Vec::new();
@@ -138,7 +138,7 @@ fn dot(compiled: &Compiled, stage: Option<Stage>) -> anyhow::Result<String> {
     }
 }
 
-/// Places the buffers that share memory by one planner, and has the referee look at the result.
+/// Places the buffers that share memory with one planner, and checks the placement with the referee.
 fn place_again(plan: &mut BindingPlan, planner: Planner) -> anyhow::Result<()> {
     let (problem, ids) = plan.problem()?;
     let started = Instant::now();

@@ -16,16 +16,16 @@ struct Document<'a> {
     difference: StepDifference,
 }
 
-/// The difference of two steps of these names, in the form that was asked for.
+/// The difference of two steps of these names, in the requested form.
 ///
 /// # Errors
-/// Where the form is that of a graph.
+/// If the form is that of a graph.
 pub(super) fn shown(names: [&str; 2], steps: [&Compiled; 2], format: Format) -> anyhow::Result<String> {
     let difference = StepDifference::between(steps);
     match format {
         Format::Text => Ok(text(names, &difference)),
         Format::Json => Ok(serde_json::to_string_pretty(&Document { paths: names, difference })? + "\n"),
-        Format::Dot => Err(wrong("the difference of two steps is no graph; use --format text or json")),
+        Format::Dot => Err(wrong("the difference of two steps cannot be drawn as a graph; use --format text or json")),
     }
 }
 

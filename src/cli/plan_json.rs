@@ -1,7 +1,7 @@
 //! The compiled step as one JSON document, for scripts.
 //!
-//! Flat vectors are listed as the parameters they consist of, so that no two entries of `buffers` share a byte while
-//! both are alive, the bytes of all entries add up to `unshared_bytes`, and the largest sum of those alive at one
+//! Flat vectors are listed as the parameters they consist of. So no two entries of `buffers` share a byte while both
+//! are alive, the bytes of all entries add up to `unshared_bytes`, and the largest sum of the entries alive at one
 //! operation is `lower_bound_bytes`.
 
 use crate::compile::Compiled;
@@ -20,7 +20,7 @@ struct OpEntry<'a> {
     index: usize,
     op: &'static str,
     kernel: &'a str,
-    /// `L0:Dense`; null for what belongs to no layer.
+    /// `L0:Dense`; null if it belongs to no layer.
     layer: Option<String>,
     /// The layer's place in the preset: `layers[0]`.
     layer_path: Option<String>,
@@ -29,10 +29,10 @@ struct OpEntry<'a> {
     phase: &'static str,
     dims: String,
     flops: u64,
-    /// Bytes read and written at least.
+    /// The least number of bytes that are read and written.
     bytes: u64,
     workspace_bytes: u64,
-    /// An estimate.
+    /// An estimate of the time.
     cost_us: f64,
     /// The plain operations that were fused into it.
     fused: &'a [String],
@@ -48,7 +48,7 @@ struct Argument<'a> {
     offset: Option<u64>,
 }
 
-/// A stretch of memory.
+/// A range of memory.
 #[derive(Serialize)]
 struct BufferEntry<'a> {
     name: String,
@@ -61,9 +61,9 @@ struct BufferEntry<'a> {
     data_bytes: u64,
     /// First byte in the arena.
     offset: u64,
-    /// First operation at which it is alive, and one past the last.
+    /// First operation at which it is alive, and one past the last one.
     live: [usize; 2],
-    /// True where it is there before the step or is read after it.
+    /// True if it exists before the step or is read after it.
     persistent: bool,
     layer: Option<String>,
     /// Other values that start at its first byte: views, updates in place.
@@ -86,7 +86,7 @@ struct StageTimes {
 pub(super) struct Document<'a> {
     preset: &'a str,
     mode: crate::ir::Mode,
-    /// Where layers choose: the path that is planned, and those that steps take, as far as they are known ahead.
+    /// For layers that choose: the planned path, and the paths that steps take, as far as they are known in advance.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -94,12 +94,12 @@ pub(super) struct Document<'a> {
     batch: usize,
     parameters: usize,
     target: &'a Target,
-    /// Threads that share a CPU's step, and how their number came about.
+    /// Threads that share a CPU's step, and how their number was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     threads: Option<Threads>,
     ops: Vec<OpEntry<'a>>,
     buffers: Vec<BufferEntry<'a>>,
-    /// Buffers of an evaluation that belong to the training step; they take no memory of their own.
+    /// Buffers of an evaluation that belong to the training step; the evaluation has no memory for them.
     external_buffers: Vec<BufferEntry<'a>>,
     arena_bytes: u64,
     lower_bound_bytes: u64,
@@ -113,19 +113,19 @@ pub(super) struct Document<'a> {
     planner: Planners<'a>,
     constants: Vec<Constant>,
     capture: CapturePlan,
-    /// The recordings of a step, where several batches make one; what is above is of the last.
+    /// The recordings of a step, if several batches make one step; the fields above describe the last one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     variants: Vec<Variant>,
 }
 
-/// One of the recordings that make a step together.
+/// One of the recordings that make up a step.
 #[derive(Serialize)]
 pub(super) struct Variant {
     /// `first`, `middle` or `last`.
     name: &'static str,
-    /// Batches of a step that it is for.
+    /// The number of batches of a step that use it.
     batches: usize,
-    /// What becomes of the gradients of the batches before: `overwrite` or `add`.
+    /// What happens to the gradients of the preceding batches: `overwrite` or `add`.
     gradients: &'static str,
     /// Whether it updates the parameters.
     updates: bool,
@@ -134,12 +134,12 @@ pub(super) struct Variant {
     kernels: Vec<String>,
     flops: u64,
     cost_us: f64,
-    /// Memory besides what all of them share.
+    /// Memory in addition to what all recordings share.
     transient_bytes: u64,
 }
 
 impl Variant {
-    /// The variant that a compiled step is, where it is one of several.
+    /// The variant that a compiled step is, if it is one of several.
     pub(super) fn of(compiled: &Compiled) -> Option<Self> {
         let (share, plan) = (compiled.graph.share?, &compiled.plan);
         let between = compiled.model.accumulate - 2;
@@ -157,7 +157,7 @@ impl Variant {
     }
 }
 
-/// Paths of a network that are listed.
+/// The largest number of paths of a network that are listed.
 const MOST_PATHS: usize = 256;
 
 #[derive(Serialize)]
@@ -171,7 +171,7 @@ fn label(model: &Model, layer: Option<LayerId>) -> Option<String> {
     layer.map(|l| model.layer(l).label())
 }
 
-/// The document of a compiled step.
+/// The JSON document of a compiled step.
 #[must_use]
 pub(super) fn document(compiled: &Compiled, threads: Option<Threads>, variants: Vec<Variant>) -> Document<'_> {
     let (plan, model) = (&compiled.plan, &compiled.model);
@@ -258,7 +258,7 @@ fn ops(compiled: &Compiled) -> Vec<OpEntry<'_>> {
     .collect()
 }
 
-/// The entries of one buffer: itself, or its parts with whatever is between them.
+/// The entries of one buffer: itself, or its parts and the ranges between them.
 fn entries<'a>(plan: &'a BindingPlan, model: &Model, buffer: &'a Buffer, out: &mut Vec<BufferEntry<'a>>) {
     let whole =
         |name: String, start: u64, bytes: u64, data_bytes: u64, shape: Shape, layer: Option<LayerId>| BufferEntry {

@@ -8,14 +8,14 @@ use crate::model::Precision;
 use crate::rewrite::{How, PASSES, Pass, PassRun, Stage, changes_text};
 use serde::Serialize;
 
-/// A pass, and what it did where it ran.
+/// A pass, and what it did if it ran.
 #[derive(Serialize)]
 struct PassEntry<'a> {
     name: &'static str,
     about: &'static str,
-    /// The condition in words.
+    /// The condition as text.
     when: &'static str,
-    /// False where the condition does not hold for this target.
+    /// False if the condition does not hold for this target.
     runs: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     did: Option<&'a PassRun>,
@@ -57,14 +57,14 @@ struct After<'a> {
 /// The list of passes, or one of them with the program after it.
 ///
 /// # Errors
-/// Where the pass does not run for this target, or where the list is to be a graph.
+/// If the pass does not run for this target, or a graph of the list is requested.
 pub(super) fn shown(compiled: &Compiled, pass: Option<&str>, format: Format) -> anyhow::Result<String> {
     let Some(name) = pass else {
         return match format {
             Format::Text => Ok(list(compiled)),
             Format::Json => json(&list_of(compiled)),
             Format::Dot => Err(wrong(
-                "the list of passes is no graph; name the pass after which to draw the operations with --pass",
+                "the list of passes cannot be drawn as a graph; --pass NAME draws the operations after one pass",
             )),
         };
     };
@@ -103,7 +103,7 @@ fn list_of(compiled: &Compiled) -> List<'_> {
     }
 }
 
-/// A line for each pass that ran, and the others with their conditions.
+/// One line for each pass that ran, and the other passes with their conditions.
 #[must_use]
 pub(super) fn list(compiled: &Compiled) -> String {
     let precision = compiled.model.precision.name();

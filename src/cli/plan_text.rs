@@ -28,8 +28,8 @@ fn all(compiled: &Compiled, threads: Option<Threads>) -> String {
     let parts = [
         ("IR: what the step means", compiled.graph.to_string()),
         ("Lowered: operations with every dimension", compiled.program.to_string()),
-        ("Selected: a kernel for each operation, and why the others lost", compiled.selection.to_string()),
-        ("Bindings: every buffer with its role, life and place", bindings(compiled)),
+        ("Selected: a kernel for each operation, and why others were not chosen", compiled.selection.to_string()),
+        ("Bindings: every buffer with its role, live range and address", bindings(compiled)),
         ("Arena: how the buffers were placed", arena(&compiled.plan)),
         ("Capture plan: the buffers of each layer, and the constants", capture(compiled)),
     ];
@@ -83,7 +83,7 @@ fn summary(compiled: &Compiled, threads: Option<Threads>) -> String {
     )
 }
 
-/// The path that is planned, among those that steps take.
+/// The planned path, among the paths that steps take.
 fn path(model: &Model) -> String {
     let Some(PathOf { path, whole }) = &model.of_path else { return String::new() };
     let Foreseen { paths, are_all } = whole.foreseen(SHOWN_PATHS);
@@ -93,7 +93,7 @@ fn path(model: &Model) -> String {
     format!("path         {path}, {run} of {} layers; steps take {others}{more}\n", model.layers.len())
 }
 
-/// Paths of a network that are listed.
+/// The largest number of paths of a network that are listed.
 const SHOWN_PATHS: usize = 16;
 
 fn memory(plan: &BindingPlan) -> String {
@@ -127,7 +127,7 @@ impl Row<'_> {
     }
 }
 
-/// A line a buffer, parts of flat vectors behind them.
+/// One line for each buffer, with the parts of flat vectors after their vector.
 fn bindings(compiled: &Compiled) -> String {
     let (plan, model) = (&compiled.plan, &compiled.model);
     let mut out = format!(

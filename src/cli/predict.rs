@@ -1,4 +1,4 @@
-//! `stepgraph predict`: what given weights answer to samples they were not trained on.
+//! `stepgraph predict`: evaluates given weights on samples that they were not trained on.
 
 use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
@@ -15,40 +15,40 @@ use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, Start, T
 use serde::Serialize;
 use std::path::Path;
 
-/// How well one class is found.
+/// Precision and recall of one class.
 #[derive(Serialize)]
 struct Class {
     name: String,
     samples: u32,
-    /// Absent where no sample was taken for the class.
+    /// Absent if no sample was predicted to be of the class.
     precision: Option<f64>,
-    /// Absent where there is no sample of the class.
+    /// Absent if no sample is of the class.
     recall: Option<f64>,
 }
 
-/// How well one output answers yes or no.
+/// How well one yes-or-no output predicts.
 #[derive(Serialize)]
 struct Output {
     name: String,
     /// Samples whose target is yes.
     yes: u32,
-    /// Samples that are answered yes.
+    /// Samples predicted as yes.
     answered_yes: u32,
-    /// Share of samples answered right.
+    /// Share of samples predicted correctly.
     accuracy: f64,
-    /// Absent where no sample is answered yes.
+    /// Absent if no sample is predicted as yes.
     precision: Option<f64>,
-    /// Absent where the target of no sample is yes.
+    /// Absent if the target of no sample is yes.
     recall: Option<f64>,
 }
 
-/// What the outputs answer to one sample, yes or no.
+/// The yes-or-no predictions for one sample.
 #[derive(Serialize)]
 struct SampleAnswers {
     sample: u32,
-    /// That of yes, for each output.
+    /// The probability of yes, for each output.
     probability: Vec<f32>,
-    /// Whether the probability is above one half; absent where an output is no number.
+    /// Whether the probability is above one half; absent if an output is NaN.
     answer: Vec<Option<bool>>,
     target: Vec<bool>,
 }
@@ -59,17 +59,18 @@ struct Summary {
     preset: String,
     device: String,
     init: String,
-    /// `held_out`, `train` where nothing is held out, `all` where the weights were trained on other data, or
-    /// `maybe_trained` where a part of their run before the last one may have trained on the samples.
+    /// `held_out`, `train` if nothing is held out, `all` if the weights were trained on other data, or `maybe_trained`
+    /// if an earlier part of their run may have trained on the samples.
     part: &'static str,
     samples: usize,
     /// Mean loss, without label smoothing.
     loss: f64,
     accuracy: Option<f64>,
-    /// Of a network that predicts tokens: among how many equally likely ones a guess would be as good.
+    /// The perplexity, for networks that predict tokens: the number of equally likely tokens that would be as hard to
+    /// predict.
     #[serde(skip_serializing_if = "Option::is_none")]
     perplexity: Option<f64>,
-    /// The loss in bits, of such a network.
+    /// The loss in bits, for such networks.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_token: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -77,13 +78,13 @@ struct Summary {
     /// Samples by true class (rows) and predicted class (columns).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     confusion: Vec<Vec<u32>>,
-    /// Of a series: forecasts beside what came.
+    /// For series: forecasts and the actual values.
     #[serde(skip_serializing_if = "Option::is_none")]
     forecast: Option<Series>,
-    /// Where outputs answer yes or no: how well each does.
+    /// For yes-or-no outputs: how well each one predicts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     outputs: Vec<Output>,
-    /// Where outputs answer yes or no: sample by sample.
+    /// For yes-or-no outputs: the predictions for each sample.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     answers: Vec<SampleAnswers>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,19 +93,19 @@ struct Summary {
     notes: Vec<String>,
 }
 
-/// Answers for the held-out part, or for other data.
+/// Predicts the held-out part, or other data.
 ///
 /// # Errors
-/// Where what was given is wrong, or the answers cannot be written.
+/// If an argument or file is wrong, or the predictions cannot be written.
 pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let is_printed = args.out.as_deref() == Some(Path::new("-"));
     if is_printed && args.json {
-        let help = "--out - and --json both write to standard output; give --out a file, or leave one of them out";
+        let help = "--out - and --json both write to standard output; give --out a file, or omit one of them";
         return Err(wrong(help));
     }
     let found = presets::load(&args.preset, DataLook::Report)?;
     if found.preset.data.is_none() {
-        return Err(wrong("the preset names no data to answer for; add a \"data\" field to it"));
+        return Err(wrong("the preset names no data to evaluate; add a \"data\" field to it"));
     }
     let mut places = Places::of(&found);
     let weights = Weights::of(args.init.as_deref(), args.run.as_deref())?;
@@ -151,14 +152,14 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     print(&(text(&summary) + &forecast.as_ref().map(predict_series::text).unwrap_or_default()), table)
 }
 
-/// Prints the figures, or the table where that is asked for and the figures beside it.
+/// Prints the metrics, or, if requested, the table to standard output and the metrics to standard error.
 fn print(figures: &str, table: Option<String>) -> anyhow::Result<()> {
     let Some(table) = table else { return output::print(figures) };
     output::note(figures.trim_end());
     output::print_table(&table)
 }
 
-/// The network with these weights, and the name of the device that it answers on.
+/// The network with these weights, and the name of the device that it runs on.
 fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Result<(Session, String)> {
     let threads = super::device::threads(args.cpu.threads, &found.model).count;
     let (target, device) = super::device::choose(args.device, threads, [&found.model])?;
@@ -166,7 +167,7 @@ fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Res
         threads,
         machine: Some(target.clone()),
         start: Start::from_weights(weights.path.clone()),
-        // Nothing is trained: the samples are brought to it later, and may be fewer than a batch.
+        // Nothing is trained: the samples are set later, and may be fewer than a batch.
         data: DataChoice::Resident,
         tuning: super::device::tuning(&target),
         purpose: Purpose::Predict,
@@ -177,7 +178,7 @@ fn prepare(found: &Loaded, weights: &Weights, args: &PredictArgs) -> anyhow::Res
     Ok((session, device))
 }
 
-/// Writes the answers to a file.
+/// Writes the predictions to a file.
 fn write(path: &Path, csv: &str) -> anyhow::Result<()> {
     write_atomic(path, csv.as_bytes()).map_err(|cause| {
         let message = format!("{} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
@@ -187,18 +188,18 @@ fn write(path: &Path, csv: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The network's answers, row by row.
+/// The network's outputs, row by row.
 struct Answers {
-    /// Classes that an answer is one of, or values.
+    /// The number of classes, or of values.
     width: usize,
-    /// Answers of a sample.
+    /// The number of predictions for a sample.
     positions: usize,
     targets: Targets,
     /// `[samples, positions]`; empty for values.
     labels: Vec<i32>,
-    /// Probabilities for classes and for answers of yes and no, values otherwise: `[samples, positions, width]`.
+    /// Probabilities for classes and for yes-or-no outputs, values otherwise: `[samples, positions, width]`.
     values: Vec<f32>,
-    /// Where outputs answer yes or no: the answers, `[samples, width]`.
+    /// For yes-or-no outputs: the predictions, `[samples, width]`.
     said: Vec<Option<bool>>,
     loss: f64,
     accuracy: Option<f64>,
@@ -212,7 +213,7 @@ impl Answers {
         let (width, positions) =
             if is_classes { (model.classes(), model.labels().len()) } else { (model.output.len(), 1) };
         let (width, positions) = (width.max(1), positions.max(1));
-        // The matrix of a large vocabulary would fill the memory and be unreadable.
+        // The confusion matrix of a large vocabulary would fill the memory and be unreadable.
         let is_counted = is_classes && (positions == 1 || width <= MAX_COUNTED);
         let mut out = Self {
             width,
@@ -273,7 +274,7 @@ impl Answers {
         }
     }
 
-    /// How well each output answers, where they answer yes or no.
+    /// How well each yes-or-no output predicts; empty for other outputs.
     fn outputs(&self, set: &Dataset, samples: &[u32]) -> Vec<Output> {
         if self.targets != Targets::Binary {
             return Vec::new();
@@ -298,7 +299,7 @@ impl Answers {
         (0..self.width).map(of).collect()
     }
 
-    /// Probability and answer of each output for each sample, where they answer yes or no.
+    /// Probability and prediction of each yes-or-no output for each sample; empty for other outputs.
     fn by_sample(&self, set: &Dataset, samples: &[u32]) -> Vec<SampleAnswers> {
         let rows = self.values.chunks_exact(self.width).zip(self.said.chunks_exact(self.width));
         let of = |(sample, (row, said)): (&u32, (&[f32], &[Option<bool>]))| SampleAnswers {
@@ -310,8 +311,8 @@ impl Answers {
         samples.iter().zip(rows).map(of).collect()
     }
 
-    /// A line a sample, or a position of one: its number, what it is, what it is taken for, and every probability or
-    /// value.
+    /// One line for each sample, or for each of its positions: its number, the target, the prediction, and every
+    /// probability or value.
     fn csv(&self, set: &Dataset, samples: &[u32]) -> String {
         let mut text = String::from(if self.positions > 1 { "sample,position" } else { "sample" });
         if self.targets == Targets::Classes {
@@ -341,7 +342,7 @@ impl Answers {
                     target.iter().for_each(|v| text.push_str(&format!(",{v}")));
                 }
             }
-            // An output that is no number answers neither yes nor no.
+            // An output that is NaN predicts neither yes nor no.
             let said = self.said.get(at * self.width..(at + 1) * self.width).unwrap_or_default();
             let said = said.iter().map(|said| said.map_or("", |yes| if yes { "1" } else { "0" }));
             said.for_each(|said| text.push_str(&format!(",{said}")));
@@ -356,7 +357,7 @@ fn name(set: &Dataset, class: usize) -> String {
     set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
 }
 
-/// What an output that answers yes or no is called: the class or the column that its target comes from.
+/// The name of a yes-or-no output: the class or the column of its target.
 fn output_name(set: &Dataset, output: usize, count: usize) -> String {
     let known = &set.preprocessing;
     let names = [&known.classes, &known.targets].into_iter().find(|names| names.len() == count);
@@ -375,13 +376,13 @@ fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
     Class { name: name(set, c), samples, precision: share(taken), recall: share(samples) }
 }
 
-/// Answers of more classes at each position are not counted by class.
+/// If each position has a class, predictions are not counted by class.
 const MAX_COUNTED: usize = 1024;
 
-/// Samples whose answers of yes and no are printed.
+/// The largest number of samples whose yes-or-no predictions are printed.
 const FIRST: usize = 5;
 
-/// More classes than this make a matrix that no terminal holds.
+/// With more classes than this, the matrix does not fit a terminal.
 const MAX_PRINTED: usize = 24;
 
 fn text(s: &Summary) -> String {
@@ -427,12 +428,12 @@ fn text(s: &Summary) -> String {
     text
 }
 
-/// A share as a percentage; a dash where there is none.
+/// A share as a percentage; a dash if there is none.
 fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |p| format!("{:.1}%", p * 100.0))
 }
 
-/// How well each output answers yes or no, and what they answer to the first samples.
+/// How well each yes-or-no output predicts, and the predictions for the first samples.
 fn answers_text(s: &Summary, text: &mut String) {
     let letters = s.outputs.iter().map(|o| o.name.chars().count()).max().unwrap_or(1).clamp(6, 24);
     let cut = |name: &str| name.chars().take(letters).collect::<String>();

@@ -1,5 +1,5 @@
-//! Which samples `predict` answers for: those that the weights' own run held out, prepared as that run prepared them,
-//! or other data as a whole.
+//! Which samples `predict` evaluates: those that the weights' own run held out, prepared as that run prepared them, or
+//! other data as a whole.
 
 use super::args::PredictArgs;
 use super::error::wrong;
@@ -12,20 +12,20 @@ use crate::train::runs::{RunEntry, RunStore};
 use crate::train::{Origin, TrainError};
 use std::path::{Path, PathBuf};
 
-/// The weights that answer.
+/// The weights to evaluate.
 pub struct Weights {
     pub path: PathBuf,
-    /// What is known of them besides their values.
+    /// What is known about them in addition to their values.
     origin: Option<Origin>,
-    /// As messages name them.
+    /// Their name in messages.
     name: String,
 }
 
 impl Weights {
-    /// Those of a kept run, or of a file.
+    /// The weights of a kept run, or of a file.
     ///
     /// # Errors
-    /// Where there is no such run, it has no weights, or what the file says of them is damaged.
+    /// If there is no such run, it has no weights, or their file is damaged.
     pub fn of(init: Option<&Path>, run: Option<&str>) -> anyhow::Result<Self> {
         if let Some(path) = init {
             let name = path.display().to_string();
@@ -36,10 +36,10 @@ impl Weights {
         Self::of_run(&store, &run)
     }
 
-    /// Those of a kept run.
+    /// The weights of a kept run.
     ///
     /// # Errors
-    /// Where it has none, or what their file says of them is damaged.
+    /// If it has none, or their file is damaged.
     pub fn of_run(store: &RunStore, run: &RunEntry) -> anyhow::Result<Self> {
         if !run.has_weights {
             return Err(wrong(ExportError::NoWeights(run.name().to_owned()).to_string()));
@@ -48,13 +48,13 @@ impl Weights {
         Ok(Self { path, origin: Some(Origin::of_run(store, run)?), name })
     }
 
-    /// How the samples that they were trained on were prepared, where that is known.
+    /// How the samples that they were trained on were prepared, if that is known.
     pub fn preprocessing(&self) -> Option<&Preprocessing> {
         self.origin.as_ref()?.preprocessing.as_ref()
     }
 }
 
-/// The part of the data that the samples are.
+/// The part of the data that the samples belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     HeldOut,
@@ -62,7 +62,7 @@ pub enum Part {
     Train,
     /// The weights were trained on other data.
     All,
-    /// Held out by the last part of the weights' run, which was resumed or begun from other weights: the parts before
+    /// Held out by the last part of the weights' run, which was resumed or started from other weights: earlier parts
     /// may have trained on them.
     MaybeTrained,
 }
@@ -79,12 +79,12 @@ impl Part {
     }
 }
 
-/// Samples to answer for.
+/// Samples to evaluate.
 pub struct Chosen {
     pub set: Dataset,
     pub samples: Vec<u32>,
     pub part: Part,
-    /// A note about the choice.
+    /// A note about the choice of samples.
     pub notes: Vec<String>,
 }
 
@@ -96,7 +96,7 @@ struct Division {
 }
 
 impl Division {
-    /// The division that the options ask for, which leave the rest as it is.
+    /// The split with the options applied; everything that they do not mention stays as it is.
     fn asked(mut self, args: &PredictArgs) -> Self {
         self.data.held_out = args.held_out.unwrap_or(self.data.held_out);
         self.data.split = args.split.map_or(self.data.split, |split| split.kind());
@@ -116,7 +116,7 @@ impl Division {
 /// Loads the preset's data and chooses the samples.
 ///
 /// # Errors
-/// Where the data cannot be read, do not fit the weights, or the options contradict what the weights were trained with.
+/// If the data cannot be read, do not fit the weights, or the options contradict what the weights were trained with.
 pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictArgs) -> anyhow::Result<Chosen> {
     let data = found.preset.data.clone().ok_or(TrainError::NoData)?;
     let origin = weights.origin.as_ref();
@@ -135,7 +135,7 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     let set = set.map_err(TrainError::from)?;
     let mut notes = set.notes.clone();
     notes.extend(Origin::assumption(origin, &set.preprocessing, &weights.name));
-    // Data that are drawn with another seed are other data.
+    // Synthetic data of another seed are other data.
     let drawn_anew = own.data.source.is_drawn() && asked.seed != own.seed;
     let digest = origin.map(|_| set.digest()).unwrap_or_default();
     let is_own = origin.filter(|o| o.division().is_some()).map(|o| o.is_of(&digest).unwrap_or(!drawn_anew));
@@ -200,7 +200,7 @@ fn held_out_of(
     Ok(chosen)
 }
 
-/// The held-out part, or all samples as `otherwise` where nothing is held out.
+/// The held-out part, or all samples as `otherwise` if nothing is held out.
 fn parts(division: &Division, set: &Dataset, otherwise: Part) -> anyhow::Result<(Vec<u32>, Part)> {
     let split = division.split(set)?;
     Ok(if split.held_out.is_empty() { (split.train, otherwise) } else { (split.held_out, Part::HeldOut) })

@@ -1,24 +1,24 @@
-//! What `predict` says of a series: forecasts beside what came.
+//! What `predict` reports about a series: forecasts and actual values side by side.
 
 use super::output::count;
 use crate::tensor::{figure, plural};
 use crate::train::{Forecast, ForecastError, ForecastWindow};
 use serde::Serialize;
 
-/// Forecasts that JSON has at most; the table of `--out` has all.
+/// The largest number of forecasts in JSON; the table of `--out` has all of them.
 const MOST_IN_JSON: usize = 200;
-/// Forecasts that are printed, and of each of them so many lines and columns.
+/// The number of forecasts that are printed, and the lines and columns of each.
 const MOST_PRINTED: [usize; 3] = [3, 12, 4];
 
-/// What `--json` prints of a forecast.
+/// A forecast, as `--json` prints it.
 #[derive(Serialize)]
 pub struct Series {
     window: usize,
     horizon: usize,
-    /// The mean squared error as a share of that of repeating the last value.
+    /// The mean squared error as a share of the error of repeating the last value.
     share: Option<f64>,
     columns: Vec<Column>,
-    /// At most 200 of the samples, evenly over all of them.
+    /// At most 200 of the samples, evenly spaced.
     windows: Vec<ForecastWindow>,
 }
 
@@ -44,13 +44,14 @@ impl Series {
     }
 }
 
-/// The decimals that show a column's values to about four figures of what repeating is off by.
+/// The number of decimals with which a column's values show its naive error (of repeating the last value) to about four
+/// digits.
 fn decimals(error: &ForecastError) -> usize {
     let size = error.repeated_rmse.max(error.rmse);
     if size > 0.0 { (3.0 - size.log10().floor()).clamp(0.0, 12.0) as usize } else { 4 }
 }
 
-/// The forecasts in words: errors, and some of them beside what came.
+/// The forecasts as text: errors, and some forecasts beside the actual values.
 #[must_use]
 pub fn text(found: &Forecast) -> String {
     let lines = |n: usize| format!("{} {}", count(n as u64), plural(n as u64, "line"));
@@ -92,7 +93,7 @@ pub fn text(found: &Forecast) -> String {
     text
 }
 
-/// A line for each sample: its number, what came, and what was forecast, in the units of the data.
+/// One line for each sample: its number, the actual values, and the forecast, in the units of the data.
 #[must_use]
 pub fn csv(found: &Forecast, cell: impl Fn(&str) -> String) -> String {
     let mut text = String::from("sample");
@@ -114,7 +115,7 @@ pub fn csv(found: &Forecast, cell: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// Cells below each other: the first of a row to the left, the others to the right.
+/// Aligned columns: the first one to the left, the others to the right.
 fn table(rows: &[Vec<String>]) -> String {
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
     let widths: Vec<usize> = (0..rows[0].len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forecast_is_beside_what_came() {
+    fn a_forecast_is_shown_beside_the_actual_values() {
         let text = text(&found());
         assert!(text.starts_with("forecasts of 2 lines from 24 lines: 6.25% of the squared error of"), "{text}");
         let sample = "\nsample 7\n  line  sun, spots  forecast\n  last";
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn small_and_large_units_show_their_figures() {
+    fn small_and_large_units_show_enough_digits() {
         let of = |repeated_rmse| decimals(&ForecastError { repeated_rmse, ..ForecastError::default() });
         assert_eq!([0.0, 0.7, 7.3, 73_000.0, 2e-5, 1e-30].map(of), [4, 4, 3, 0, 8, 12]);
     }

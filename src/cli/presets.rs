@@ -20,25 +20,26 @@ use std::path::{Path, PathBuf};
 pub struct Loaded {
     pub preset: Preset,
     pub model: Model,
-    /// The folder that relative paths in it are taken from.
+    /// The folder that relative paths in it are relative to.
     pub base: PathBuf,
     /// Its file; `None` for a bundled one.
     pub file: Option<PathBuf>,
 }
 
-/// What of a preset's data is looked at where the network has mistakes.
+/// Which parts of a preset's data are checked if the network has mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DataLook {
-    /// Nothing, as the command does without them.
+    /// None; the command does not use the data.
     Ignore,
-    /// Their files: what is wrong with them is reported beside the mistakes of the network.
+    /// The files: their mistakes are reported together with those of the network.
     Report,
 }
 
 /// The preset of this name or path.
 ///
 /// # Errors
-/// Where there is none, or it has mistakes: all of them, one a line, with those of its data where `data` says so.
+/// If there is no such preset, or it has mistakes: all of them, one on each line, including those of its data if `data`
+/// asks for that.
 pub fn load(given: &OsStr, data: DataLook) -> anyhow::Result<Loaded> {
     let shown = given.to_string_lossy();
     let Document { path, base, text } = open(given)?;
@@ -60,29 +61,29 @@ pub fn load(given: &OsStr, data: DataLook) -> anyhow::Result<Loaded> {
     Ok(Loaded { preset, model, base, file: path })
 }
 
-/// What is wrong with the data of a preset in which `found` are mistakes already.
+/// The mistakes in the data of a preset in which `found` are already known mistakes.
 fn data_mistakes(preset: &Preset, base: &Path, found: &[Diagnostic]) -> Vec<Diagnostic> {
-    let is_sound = |field: &str| {
+    let has_no_mistake = |field: &str| {
         found.iter().all(|d| {
             d.path.strip_prefix(field).is_none_or(|rest| !matches!(rest.chars().next(), None | Some('.' | '[')))
         })
     };
-    let Some(spec) = preset.data.as_ref().filter(|_| is_sound("data")) else { return Vec::new() };
+    let Some(spec) = preset.data.as_ref().filter(|_| has_no_mistake("data")) else { return Vec::new() };
     let request = Request {
         inputs: preset.input.inputs.clone(),
         output: Shape::from([1]),
         loss: preset.loss,
         seed: preset.train.map_or(0, |t| t.seed),
     };
-    // What samples are compared with must be the document's own.
-    let request = Some(&request).filter(|_| is_sound("input") && is_sound("loss"));
+    // Samples are compared only with fields that the document contains.
+    let request = Some(&request).filter(|_| has_no_mistake("input") && has_no_mistake("loss"));
     data::problems(spec, request, base).iter().map(|problem| problem.mistake(preset)).collect()
 }
 
 /// The presets of these names or paths.
 ///
 /// # Errors
-/// Where one or more of them are not there or have mistakes: all mistakes of all of them.
+/// If one or more of them do not exist or have mistakes: all mistakes of all of them.
 pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>, data: DataLook) -> anyhow::Result<Vec<Loaded>> {
     let (mut loaded, mut failures) = (Vec::new(), Vec::new());
     for name in given {
@@ -94,7 +95,7 @@ pub fn load_all<'a>(given: impl IntoIterator<Item = &'a OsStr>, data: DataLook) 
     if failures.is_empty() { Ok(loaded) } else { Err(wrong(failures.join("\n"))) }
 }
 
-/// Reports on standard error what the CPU does with a precision that it has no arithmetic for.
+/// Reports on standard error how the CPU computes a precision for which it has no arithmetic.
 pub fn warn_of_precision(preset: &Preset, target: &Target) {
     if preset.precision != Precision::F32 && target.as_cpu().is_some() {
         let name = preset.precision.name();
@@ -106,10 +107,10 @@ pub fn warn_of_precision(preset: &Preset, target: &Target) {
 }
 
 /// The preset of this name or path, whose network may still have mistakes, the folder that relative paths in it are
-/// taken from, and the preset's own file, where it is one.
+/// relative to, and the preset's own file, if it has one.
 ///
 /// # Errors
-/// Where there is none, or it cannot be read as a preset: all mistakes, one a line.
+/// If there is none, or it is not a preset: all mistakes, one on each line.
 #[cfg(feature = "studio")]
 pub fn read(given: &OsStr) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)> {
     let Document { path, base, text } = open(given)?;
@@ -121,7 +122,7 @@ pub fn read(given: &OsStr) -> anyhow::Result<(Preset, PathBuf, Option<PathBuf>)>
 struct Document {
     /// `None` for a bundled one.
     path: Option<PathBuf>,
-    /// The folder that relative paths in it are taken from.
+    /// The folder that relative paths in it are relative to.
     base: PathBuf,
     text: Cow<'static, [u8]>,
 }
@@ -160,7 +161,7 @@ fn bundled_names() -> String {
     BUNDLED.iter().map(|b| b.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The question whether a bundled preset of a similar name is meant, where there is one.
+/// The question whether a bundled preset of a similar name is meant; empty if there is no similar name.
 fn near_bundled(given: &str) -> String {
     did_you_mean(given.strip_suffix(".json").unwrap_or(given), BUNDLED.iter().map(|b| b.name))
 }
@@ -168,7 +169,7 @@ fn near_bundled(given: &str) -> String {
 /// The mistakes in the given preset, one on each line.
 fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
     let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-    // What is wrong with the whole file is no mistake in it.
+    // A problem with the whole file is not a mistake in the preset.
     if let ([line], true) = (lines.as_slice(), diagnostics.iter().all(|d| d.path.is_empty() && d.layer.is_none())) {
         return wrong(format!("{given}: {line}"));
     }
@@ -179,13 +180,13 @@ fn mistakes(given: &str, diagnostics: &[Diagnostic]) -> anyhow::Error {
 /// Lists the bundled presets, or prints the document of one.
 ///
 /// # Errors
-/// Where there is none of the name, or standard output fails.
+/// If there is none of the name, or standard output fails.
 pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
     if let Some(name) = &args.name {
         let found = BUNDLED.iter().find(|b| b.name == name);
         let unknown = || {
             let near = near_bundled(name);
-            wrong(format!("no bundled preset is called {name}; {near}there are {}", bundled_names()))
+            wrong(format!("no bundled preset is called {name}; {near}the bundled presets are {}", bundled_names()))
         };
         return output::print(found.ok_or_else(unknown)?.text);
     }
@@ -219,13 +220,13 @@ pub fn run(args: &PresetsArgs) -> anyhow::Result<()> {
     if args.json { output::print_json(&list) } else { output::print(&text) }
 }
 
-/// What the list says of an input.
+/// The text for an input in the list.
 fn input(input: &NamedInput) -> serde_json::Value {
     let (content, vocab) = (input.content.name(), input.content.vocab());
     serde_json::json!({ "name": input.name, "type": content, "shape": input.shape, "vocab": vocab })
 }
 
-/// A bundled preset, whatever files are in the current folder.
+/// A bundled preset, even if the current folder has a file of the same name.
 fn load_bundled(name: &str) -> anyhow::Result<Loaded> {
     let text = BUNDLED.iter().find(|b| b.name == name).map_or("", |b| b.text);
     let preset = read_preset(text).map_err(|e| mistakes(name, &e))?;

@@ -1,5 +1,5 @@
-//! What a training run says while it lasts: a bar on a terminal, otherwise about twenty lines, and more of them where
-//! steps are slow. Both go to standard error.
+//! Progress of a training run, on standard error: a bar on a terminal, otherwise about twenty lines, and more if steps
+//! are slow.
 
 use super::output;
 use crate::tensor::figure;
@@ -7,11 +7,11 @@ use crate::train::StepReport;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::time::{Duration, Instant};
 
-/// Lines of a run whose output is not a terminal.
+/// Number of lines of a run whose output is not a terminal.
 const LINES: u64 = 16;
-/// The longest time without a line, where a step does not take longer.
+/// The longest time without a line, unless a single step takes longer.
 const LINE_EVERY: Duration = Duration::from_secs(5);
-/// Time between drawings of the bar.
+/// Time between two updates of the bar.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
 /// The progress of one run.
@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress from step `first` (those made before) to `total`.
+    /// Progress from step `first` (the number of steps that were made before) to `total`.
     #[must_use]
     pub fn new(first: u64, total: u64, batch: usize) -> Self {
         let bar = output::is_terminal().then(|| {
@@ -40,7 +40,7 @@ impl Progress {
         Self { bar, batch: batch as u64, first, total, started: now, drawn: now }
     }
 
-    /// Sees a step; draws where it is time.
+    /// Records a step, and draws if an update is due.
     pub fn step(&mut self, report: &StepReport, now: Instant) {
         let made = report.step - self.first;
         if let Some(bar) = &self.bar {
@@ -57,7 +57,7 @@ impl Progress {
         }
     }
 
-    /// Whether a line is due after this step, where there is no bar.
+    /// Whether a line is due after this step, if there is no bar.
     fn is_due(&self, step: u64, now: Instant) -> bool {
         let made = step - self.first;
         let stride = (self.total - self.first).div_ceil(LINES).max(1);
@@ -74,12 +74,12 @@ impl Progress {
         format!("loss {loss}{accuracy}, {} samples/s", output::count(rate as u64))
     }
 
-    /// Reports an evaluation in between, in words.
+    /// Reports an evaluation during the run, as text.
     pub fn evaluated(&self, step: u64, found: &str) {
         self.say(&format!("step {step}: {found}"));
     }
 
-    /// Prints one line without tearing the bar.
+    /// Prints one line without disturbing the bar.
     pub fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -87,7 +87,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_comes_in_time_and_short_runs_have_few() {
+    fn lines_are_printed_in_time_and_short_runs_have_few() {
         let started = Instant::now();
         let of = |total| Progress { bar: None, batch: 1, first: 0, total, started, drawn: started };
         let lines = |total: u64, step_every: Duration, steps: u64| {

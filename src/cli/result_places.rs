@@ -1,5 +1,5 @@
-//! Where a command's results go: no two to the same place, none onto what the command reads, and none over a file of
-//! another kind.
+//! The paths of a command's results. No two results have the same path, and none replaces a file that the command reads
+//! or a file of another kind.
 
 use super::error::wrong;
 use super::output::{folder_of, writable};
@@ -10,12 +10,12 @@ use crate::train::{Layout, NotReplaced, name_aside, set_aside};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
-/// A file or folder, in the user's words and as the system knows it.
+/// A file or folder, as the user named it and as the system knows it.
 struct Place {
     what: &'static str,
     /// As the user gave it.
     given: PathBuf,
-    /// The one path that it has whichever way it is given.
+    /// Its canonical path, which does not depend on how the user named it.
     resolved: PathBuf,
 }
 
@@ -24,14 +24,15 @@ impl Place {
         Self { what, given: given.to_owned(), resolved: resolved(given) }
     }
 
-    /// Whether writing `file` would change what is read here: this very file, or a file in a subfolder of this folder,
-    /// which is where pictures are.
+    /// Whether writing `file` would change what the command reads here: this very file, or, if this is a folder of
+    /// pictures, a file in one of its subfolders.
     fn holds(&self, file: &Path) -> bool {
         *file == self.resolved || (file.starts_with(&self.resolved) && folder_of(file) != self.resolved)
     }
 }
 
-/// The path without links, `.` and `..`. Where there is no such file yet, that of its folder with the file's name.
+/// The path without links, `.` and `..`. If the file does not exist yet, the canonical path of its folder with the
+/// file's name.
 fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| {
         let folder = folder_of(path);
@@ -40,34 +41,34 @@ fn resolved(path: &Path) -> PathBuf {
     })
 }
 
-/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that
-/// kind.
+/// Whether a result of this kind may replace this file: it does not exist, it is empty, or it is an older result of
+/// that kind.
 ///
 /// # Errors
-/// Where it is something else, or cannot be read.
+/// If it is something else, or cannot be read.
 pub fn replaceable(path: &Path, what: &str, kind: Kind<'_>) -> anyhow::Result<()> {
     crate::train::replaceable(path, kind).map_err(|error| refusal(error, what))
 }
 
-/// The error of a result that must not replace what is there.
+/// The error of a result that must not replace an existing file.
 fn refusal(error: NotReplaced, what: &str) -> anyhow::Error {
     match error {
         NotReplaced::Other { .. } | NotReplaced::OtherWeights { .. } => {
-            wrong(format!("{error}; give another name for {what}, or move that file away"))
+            wrong(format!("{error}; give another name for {what}, or move that file"))
         }
         unread @ NotReplaced::Unread { .. } => unread.into(),
     }
 }
 
-/// Where a network's parameters go.
+/// The path of a network's parameters.
 pub struct WeightsFile {
     pub path: PathBuf,
-    /// What is there, where it is the weights of another network, in words that follow the file's name.
+    /// What the existing file is, if it is the weights of another network, as a phrase that follows the file's name.
     others: Option<String>,
 }
 
 impl WeightsFile {
-    /// What becomes of the weights of another network, where such are there.
+    /// What happens to an existing file with the weights of another network; `None` if there is none.
     #[must_use]
     pub fn plan(&self) -> Option<String> {
         let (is, path) = (self.others.as_ref()?, self.path.display());
@@ -75,10 +76,10 @@ impl WeightsFile {
         Some(format!("{path} {is}; they get the name {} when the new ones are saved", aside.display()))
     }
 
-    /// Gives the weights of another network another name, where such are there, and says which.
+    /// Renames an existing file with the weights of another network, and reports the new name.
     ///
     /// # Errors
-    /// Where the file cannot be renamed.
+    /// If the file cannot be renamed.
     pub fn make_room(&self) -> anyhow::Result<Option<String>> {
         let path = self.path.display();
         if self.others.is_none() || !self.path.exists() {
@@ -119,16 +120,16 @@ impl Places {
         }
     }
 
-    /// Adds a file that the command reads, where one is given.
+    /// Adds a file that the command reads, if there is one.
     pub fn reads(&mut self, what: &'static str, path: Option<&Path>) {
         self.inputs.extend(path.map(|path| Place::new(what, path)));
     }
 
-    /// Adds a result, where one is asked for, and gives the path to write it to.
+    /// Adds a result, if one is requested, and returns the path to write it to.
     ///
     /// # Errors
-    /// Where nothing can be written there, or it would replace another result, what the command reads, or a file of
-    /// another kind.
+    /// If nothing can be written there, or if it would replace another result, a file that the command reads, or a file
+    /// of another kind.
     pub fn writes(
         &mut self,
         what: &'static str,
@@ -140,11 +141,11 @@ impl Places {
         Ok(Some(target))
     }
 
-    /// Adds the file of a network's parameters. Weights of another network that are there get another name when the new
-    /// ones are saved.
+    /// Adds the file of a network's parameters. An existing file with the weights of another network is renamed when
+    /// the new ones are saved.
     ///
     /// # Errors
-    /// As [`Self::writes`], but for weights of another network.
+    /// Like [`Self::writes`], except that weights of another network are allowed.
     pub fn writes_weights(&mut self, network: &Layout, path: Option<&Path>) -> anyhow::Result<Option<WeightsFile>> {
         let what = "the parameters";
         let Some(path) = self.finds(what, path)? else { return Ok(None) };
@@ -156,7 +157,8 @@ impl Places {
         Ok(Some(WeightsFile { path, others }))
     }
 
-    /// Adds a result to a place of its own that can be written to, where one is asked for.
+    /// Adds a result, if one is requested, after a check that its path is not used for another one and can be written
+    /// to.
     fn finds(&mut self, what: &'static str, path: Option<&Path>) -> anyhow::Result<Option<PathBuf>> {
         let Some(path) = path else { return Ok(None) };
         let target = writable(path, what)?;
@@ -164,7 +166,7 @@ impl Places {
         Ok(Some(target))
     }
 
-    /// Adds the file that a log grows in, which is beside its final name.
+    /// Adds the unfinished file of a log, which is beside its final name.
     ///
     /// # Errors
     /// As [`Self::writes`].
@@ -201,7 +203,7 @@ impl Places {
     }
 }
 
-/// The name of a file that grows until it gets the name `path`.
+/// The name of the unfinished file that is later renamed to `path`.
 #[must_use]
 pub fn part_of(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// List the runs that were kept, or look at, rename, hide, delete one
+/// List the runs that were kept, or show, rename, hide or delete one
 ///
 /// The studio keeps every run; `stepgraph train --keep` keeps its own. They are stored in the user's data folder, or in
 /// the folder that STEPGRAPH_RUNS names.

@@ -37,10 +37,10 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
     value
 }
 
-/// Lists runs, or does what was asked with one.
+/// Lists runs, or performs an action on one.
 ///
 /// # Errors
-/// Where there is no such run, or its files cannot be read or written.
+/// If there is no such run, or its files cannot be read or written.
 pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     let store = RunStore::of_user()?;
     let relabel = |given: &[String], what: &str, change: &dyn Fn(&mut Label)| -> anyhow::Result<()> {
@@ -93,9 +93,9 @@ pub fn run(args: &RunsArgs) -> anyhow::Result<()> {
     }
 }
 
-/// Moves runs to the trash, and gives their ids.
+/// Moves runs to the trash, and returns their ids.
 fn delete(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
-    // All are found before the first is moved: a mistake leaves everything as it was.
+    // All runs are found before the first one is moved, so that after a mistake nothing has changed.
     let ids = runs.iter().map(|r| store.find(r).map(|e| e.id)).collect::<Result<Vec<_>, _>>()?;
     for id in &ids {
         store.delete(id)?;
@@ -104,11 +104,11 @@ fn delete(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Brings runs back from the trash, and gives their ids.
+/// Restores runs from the trash, and returns their ids.
 fn restore(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
     let trash = store.trash();
     let found = |given: &String| match trash.find(given) {
-        // What is damaged beyond a list still has the name of its folder.
+        // A run that is too damaged to be listed still has the name of its folder.
         Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) if trash.path(&given).is_dir() => Ok(given),
         Err(RunsError::Unknown(given) | RunsError::Misspelt { given, .. }) => Err(RunsError::NotInTrash(given)),
         other => other.map(|e| e.id),
@@ -118,7 +118,7 @@ fn restore(store: &RunStore, runs: &[String]) -> anyhow::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// Which runs were changed, as JSON where that is asked for: `{"deleted": ["20260314-120100"]}`.
+/// Prints which runs were changed, as JSON if requested: `{"deleted": ["20260314-120100"]}`.
 fn done(args: &RunsArgs, what: &str, ids: &[String]) -> anyhow::Result<()> {
     if args.json { output::print_json(&json!({ what: ids })) } else { Ok(()) }
 }
@@ -142,7 +142,7 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     output::print(&rows_of(&shown))?;
-    // The window reports the newest run alone, too.
+    // The window reports the newest run in the same way.
     if let Some((e, way)) = shown.first().and_then(|e| Some((e, e.how_to_continue(output::count)?))) {
         output::note(&format!("note: {} was interrupted at step {}; {way}", e.id, output::count(e.record.steps)));
     }
@@ -156,11 +156,11 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Why a run has no held-out figure.
+/// Why a run has no held-out metric.
 const NO_HELD_OUT: &str =
     "no held-out figure: trained on other samples before, what is held out now may have been trained on";
 
-/// What was deleted and can be brought back.
+/// Lists the deleted runs that can be restored.
 fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
     let trash = store.trash();
     let all = trash.list()?;
@@ -173,7 +173,7 @@ fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {
     }
     output::print(&rows_of(&all.iter().collect::<Vec<_>>()))?;
     output::note(
-        "bring one back with: stepgraph runs restore RUN; remove all for good with: stepgraph runs empty-trash",
+        "bring one back with: stepgraph runs restore RUN; remove all permanently with: stepgraph runs empty-trash",
     );
     Ok(())
 }
@@ -198,7 +198,7 @@ fn rows_of(shown: &[&RunEntry]) -> String {
     table(&rows)
 }
 
-/// Rows with columns of one width; numbers are at the right.
+/// Rows in columns of equal width; numbers are aligned to the right.
 fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |c: usize| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0);
@@ -264,27 +264,27 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     out
 }
 
-/// What is wrong with the curves of a run that ended well; `None` where nothing is.
+/// What is wrong with the curves of a run that finished; `None` if nothing is.
 pub fn torn(entry: &RunEntry, store: &RunStore) -> Option<String> {
     let curves = store.curves(&entry.id).ok()?;
     let lacks = curves.last_step() < entry.record.steps && entry.record.state != RunEnd::Running;
     lacks.then(|| format!("damaged: only the first {} can be read", output::counted(curves.last_step(), "step")))
 }
 
-/// What names a run or a preset: a run comes first, and where there is none of that name, a preset is looked for.
+/// What a name refers to: a run, or, if no run has that name, a preset.
 pub enum Named {
     Run(RunStore, Box<RunEntry>),
     Preset(Box<super::presets::Loaded>),
 }
 
-/// Finds what the user named.
+/// Finds the run or preset that the user named.
 ///
 /// # Errors
-/// Where it is neither, or the preset has mistakes.
+/// If it is neither, or the preset has mistakes.
 pub fn find(what: &OsStr) -> anyhow::Result<Named> {
     let is_file = std::path::Path::new(what).is_file();
     let mut near = None;
-    // The names of runs are Unicode.
+    // The names of runs are Unicode text.
     if !is_file
         && let Some(given) = what.to_str()
         && let Ok(store) = RunStore::of_user()
@@ -294,7 +294,7 @@ pub fn find(what: &OsStr) -> anyhow::Result<Named> {
             Err(error @ RunsError::Ambiguous(..)) if !crate::model::BUNDLED.iter().any(|b| b.name == given) => {
                 return Err(error.into());
             }
-            // Without the folder of runs, a preset can still be meant.
+            // Without the folder of runs, the name can still be that of a preset.
             Err(error @ (RunsError::File { .. } | RunsError::NoLast)) if given == "last" => return Err(error.into()),
             Err(_) if given == "last" => {
                 return Err(wrong("no runs are kept yet: train in the studio, or with stepgraph train PRESET --keep"));
@@ -312,7 +312,7 @@ pub fn find(what: &OsStr) -> anyhow::Result<Named> {
     }
 }
 
-/// What was written, as JSON-free lines on standard error.
+/// Reports what was written, as lines on standard error.
 pub fn wrote(files: &[std::path::PathBuf]) {
     for file in files {
         output::note(&format!("wrote {}", file.display()));
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_under_each_other() {
+    fn numbers_are_aligned_to_the_right() {
         let rows = [["id", "name", "9", "1", "2", "3", "ok"], ["longer", "n", "1,000", "1", "2", "3", "ok"]];
         let rows: Vec<Vec<String>> = rows.iter().map(|r| r.iter().map(ToString::to_string).collect()).collect();
         assert_eq!(table(&rows), "id      name      9  1  2  3  ok\nlonger  n     1,000  1  2  3  ok\n");

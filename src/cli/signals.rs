@@ -1,13 +1,13 @@
 //! Signals that ask the program to end: Ctrl+C, `kill`, a closed terminal.
 //!
-//! A command that a signal ends has 128 and the signal's number as exit status, as a shell reports it. Most commands
-//! end at once; a run that has made steps ends after the current one and saves what was asked for. The second signal
-//! always ends the program at once.
+//! If a signal ends a command, its exit status is 128 plus the signal's number, as shells report it. Most commands end
+//! at once. A training run ends after the current step and saves the requested results; a second signal ends the
+//! program at once.
 
 use super::output;
 use std::process::ExitCode;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A signal that asks the program to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,17 +23,19 @@ const ASKING: [Signal; 3] = [
     Signal { number: 15, name: "SIGTERM" },
 ];
 
-/// The number of the first signal that came; 0 for none.
+/// The number of the first signal that arrived; 0 for none.
 static CAME: AtomicI32 = AtomicI32::new(0);
-/// What the command still does when it is asked to end, where it ends by itself.
+/// What the command still does after a signal, if it ends by itself.
 static FINISHES: OnceLock<&'static str> = OnceLock::new();
+/// Set by the first signal.
+static ENDS: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 impl Signal {
     fn of(number: i32) -> Option<Self> {
         ASKING.into_iter().find(|s| i32::from(s.number) == number)
     }
 
-    /// How to end the program at once after it, in words that fit how it came.
+    /// How the user can end the program at once after it, as text.
     const fn again(self) -> &'static str {
         match self.number {
             1 => "the terminal was closed (SIGHUP); another signal ends the run at once",
@@ -53,15 +55,16 @@ impl Signal {
     }
 }
 
-/// Listens from here on: the first signal ends the program at once, saying what is `lost`, until [`finish_first`].
+/// Handles signals from now on: until [`finish_first`] is called, the first signal ends the program at once and reports
+/// what is `lost`.
 pub fn listen(lost: &'static str) {
     if let Err(why) = system::listen(ASKING.iter().map(|s| i32::from(s.number)), move |number| heard(number, lost)) {
         output::note(&format!("note: a signal will end the program without a message ({why})"));
     }
 }
 
-/// From here on the first signal is left to [`asked`], so that the command can finish `what` it is at and save its
-/// results.
+/// From now on the first signal is only recorded for [`asked`], so that the command can finish `what` it does and save
+/// its results.
 pub fn finish_first(what: &'static str) {
     FINISHES.get_or_init(|| what);
 }
@@ -72,8 +75,20 @@ pub fn asked() -> Option<Signal> {
     Signal::of(CAME.load(Ordering::Relaxed))
 }
 
+/// What the first signal sets: for work on which it is to end between two of its parts.
+#[must_use]
+pub fn flag() -> Arc<AtomicBool> {
+    Arc::clone(&ENDS)
+}
+
+/// Reports on standard error which signal ended a command that finished what it was at.
+pub fn note_ended(signal: Signal, what: &str) {
+    output::note(&format!("ended by {}: {what}", signal.name));
+}
+
 fn heard(number: i32, lost: &str) {
     let Some(signal) = Signal::of(number) else { return };
+    ENDS.store(true, Ordering::Relaxed);
     let is_first = CAME.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let finishes = FINISHES.get();
     if let Some(what) = finishes.filter(|_| is_first) {
@@ -91,14 +106,14 @@ mod system {
     use std::io;
     use std::thread::Builder;
 
-    /// Has each of these signals reported.
+    /// Installs the handler for each of these signals.
     pub(super) fn listen(numbers: impl Iterator<Item = i32>, heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-        // `nohup` has a closed terminal ignored, and so it stays.
+        // `nohup` makes the program ignore a closed terminal, and this must not change.
         let mut signals = Signals::new(numbers.filter(|n| *n != SIGHUP || !is_ignored(*n)))?;
         Builder::new().name("stepgraph-signals".into()).spawn(move || signals.forever().for_each(heard)).map(drop)
     }
 
-    /// Whether the program was started with this signal ignored, where the system says so.
+    /// Whether the program was started with this signal ignored, if the system reports that.
     fn is_ignored(number: i32) -> bool {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let mask = status.lines().find_map(|l| l.strip_prefix("SigIgn:"));
@@ -106,7 +121,7 @@ mod system {
         mask.is_some_and(|m| m & (1 << (number - 1)) != 0)
     }
 
-    /// Ends the program without waiting for any of its threads, some of which may be in a driver.
+    /// Ends the program without waiting for its threads, some of which may be inside a driver.
     pub(super) fn end(status: u8) {
         signal_hook::low_level::exit(i32::from(status));
     }
@@ -116,7 +131,7 @@ mod system {
 mod system {
     use std::io;
 
-    /// There is Ctrl+C alone.
+    /// Only Ctrl+C exists here.
     pub(super) fn listen(_: impl Iterator<Item = i32>, heard: impl Fn(i32) + Send + 'static) -> io::Result<()> {
         ctrlc::set_handler(move || heard(2)).map_err(io::Error::other)
     }

@@ -1,9 +1,9 @@
-//! The log of a run: one JSON object a step.
+//! The log of a run: one JSON object for each step.
 //!
-//! It grows as `FILE.part` beside its final name and is renamed when the run is over, so that `FILE` is always a whole
-//! run; what a killed run had written stays in `FILE.part`. A resumed run continues the log of the part before it, and
-//! one that makes no step leaves it as it is. Steps are only formatted into memory; the file is written a few times a
-//! second, and before every checkpoint, which is never ahead of its log.
+//! It is written as `FILE.part` beside its final name and renamed at the end of the run, so that `FILE` is always a
+//! complete run; the log of a killed run remains in `FILE.part`. A resumed run continues the log of the part before it;
+//! if it makes no step, the log is not changed. Steps are only formatted into memory; the file is written a few times a
+//! second, and before every checkpoint, so that a checkpoint is never ahead of its log.
 
 use super::error::{unwritable, wrong};
 use super::log_lines::{Continuation, Kept, kept_lines};
@@ -21,42 +21,43 @@ use std::time::{Duration, Instant};
 /// Time between writes to the file.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
 
-/// Bytes in memory above which the file is written at once.
+/// Size of the buffered lines, in bytes, above which the file is written at once.
 const BUFFER: usize = 1 << 20;
 
 /// A log that is being written.
 pub struct StepLog {
     file: File,
-    /// Lines that are not in the file yet, and where in it they begin.
+    /// Lines that are not in the file yet, and their position in the file.
     pending: Vec<u8>,
     at: u64,
-    /// The newest step, and where its line begins.
+    /// The newest step, and the position of its line.
     newest: Option<(StepReport, u64)>,
     part: PathBuf,
     path: PathBuf,
     flushed: Instant,
-    /// Bytes of the old lines that stay, until the first new line follows them.
+    /// Bytes of the old lines that are kept, until the first new line follows them.
     keeps: Option<u64>,
-    /// Lines after those, which the first new line removes, and what was removed until that is reported.
+    /// The number of lines after those, which the first new line removes; then the number of removed lines, until it is
+    /// reported.
     later: u64,
     removed: Option<u64>,
-    /// Whether evaluations are of samples that may have been trained on before.
+    /// Whether evaluations use samples that may have been trained on before.
     maybe_trained: bool,
     /// The names that reports refer to by number.
     names: Names,
-    /// True where the unfinished log was there before.
+    /// True if the unfinished log existed before.
     is_left: bool,
     /// Whether the name of the unfinished log survives a power failure.
     is_named: bool,
 }
 
 impl StepLog {
-    /// Opens the log beside its final name, which is no link. A run that was resumed continues the log that is there;
-    /// another one replaces it when it is over. Nothing but a log is replaced.
+    /// Opens the log beside its final name, which must not be a link. A resumed run continues the existing log; another
+    /// run replaces it at its end. Only a log is ever replaced.
     ///
     /// # Errors
-    /// Where that folder cannot be written to, another run writes that log, what is there is no log, it ends before the
-    /// step that the run resumes from, or it is the log of another run.
+    /// If the folder cannot be written to, another run writes that log, the existing file is not a log, it ends before
+    /// the step that the run resumes from, or it is the log of another run.
     pub fn open(path: &Path, from: Option<Continuation>) -> anyhow::Result<Self> {
         let part = part_of(path);
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(&part);
@@ -64,7 +65,7 @@ impl StepLog {
             let message = format!("{} cannot be written: {cause}; give another name for the log", part.display());
             unwritable(cause, message)
         })?;
-        // A system without locks cannot say; where it can, two runs never write into each other's lines.
+        // Some systems have no file locks; if there are locks, two runs never write to the same log.
         if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
             let what = format!("the log {} is being written by another run; give another name", path.display());
             return Err(wrong(what));
@@ -89,7 +90,7 @@ impl StepLog {
         if keeps == 0 && (is_left || is_old(path)) {
             let help = "--resume continues from a checkpoint and its log; another name keeps both";
             output::note(&match is_left {
-                true => format!("note: {} of a run that was ended is begun anew; {help}", part.display()),
+                true => format!("note: {} of a run that was killed is replaced; {help}", part.display()),
                 false => format!(
                     "note: the log {} of an earlier run is replaced when this one is over; {help}",
                     path.display()
@@ -114,17 +115,17 @@ impl StepLog {
         })
     }
 
-    /// Has evaluations called what they are where their samples may have been trained on before.
+    /// Sets the name of evaluations in the log, depending on whether their samples may have been trained on before.
     pub const fn set_maybe_trained(&mut self, maybe_trained: bool) {
         self.maybe_trained = maybe_trained;
     }
 
-    /// The names that reports refer to by number are these.
+    /// Sets the names that reports refer to by number.
     pub fn set_names(&mut self, names: Names) {
         self.names = names;
     }
 
-    /// How many lines of the old log the first new line removed, once.
+    /// How many lines of the old log the first new line removed; reported only once.
     pub fn take_removed(&mut self) -> Option<String> {
         let (count, path) = (self.removed.take()?, self.path.display());
         let lines = if count == 1 { "1 later line was" } else { &format!("{} later lines were", output::count(count)) };
@@ -132,10 +133,11 @@ impl StepLog {
         Some(format!("note: {path}: {lines} removed, {are} from after the checkpoint"))
     }
 
-    /// Adds one step; `now` decides when to write. The newest line waits in memory for an evaluation after it.
+    /// Adds one step; `now` determines whether the file is written. The newest line is kept in memory, because an
+    /// evaluation may be added to it.
     ///
     /// # Errors
-    /// Where the disk is full.
+    /// If the disk is full.
     pub fn add(&mut self, report: &StepReport, now: Instant) -> anyhow::Result<()> {
         if let Some(keeps) = self.keeps.take() {
             let cut = self.file.set_len(keeps).and_then(|()| self.file.seek(SeekFrom::Start(keeps)));
@@ -148,14 +150,14 @@ impl StepLog {
         self.checked(formatted)
     }
 
-    /// Adds what an evaluation after the newest step found to the line of that step.
+    /// Adds the results of an evaluation after the newest step to the line of that step.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub fn evaluated(&mut self, step: u64, found: &Evaluation) -> anyhow::Result<()> {
         let Some((report, begins)) = self.newest.filter(|(report, _)| report.step == step) else { return Ok(()) };
         if begins < self.at {
-            // The line is in the file: a longer one takes its place in one write, so that no killed run is left without
+            // The line is already in the file: one write replaces it by a longer one, so that a killed run never loses
             // it.
             self.write()?;
             let moved = self.file.seek(SeekFrom::Start(begins));
@@ -169,7 +171,7 @@ impl StepLog {
         self.checked(formatted)
     }
 
-    /// Writes what waits, where it is time.
+    /// Writes the buffered lines if it is time.
     ///
     /// # Errors
     /// As [`Self::add`].
@@ -181,14 +183,14 @@ impl StepLog {
         self.write()
     }
 
-    /// Writes what waits, and returns when it is on the disk: a checkpoint that is written next is not ahead of the
-    /// log.
+    /// Writes the buffered lines, and returns when they are on the disk, so that a checkpoint that is written next is
+    /// not ahead of the log.
     ///
     /// # Errors
     /// As [`Self::add`].
     pub fn sync(&mut self) -> anyhow::Result<()> {
         if self.keeps.is_some() {
-            // No step was made: the old log reaches to the checkpoint that the run was resumed from.
+            // No step was made: the old log contains all steps up to the checkpoint that the run was resumed from.
             return Ok(());
         }
         self.write()?;
@@ -212,10 +214,10 @@ impl StepLog {
         outcome.with_context(|| format!("the log {} cannot be written; free some space", self.part.display()))
     }
 
-    /// Gives the log its name. Where no step was made, the log stays as it was, and there is no new one.
+    /// Renames the log to its final name. If no step was made, the old log stays as it was, and there is no new one.
     ///
     /// # Errors
-    /// Where the rest cannot be written.
+    /// If the remaining lines cannot be written.
     pub fn finish(mut self) -> anyhow::Result<Option<PathBuf>> {
         if self.keeps.is_some() {
             if !self.is_left {
@@ -236,7 +238,7 @@ mod tests {
     use super::*;
     use crate::tensor::temporary::temporary_file;
 
-    /// A run of these tests continues from `step`, whose loss is 0 in every line.
+    /// A run in these tests continues from `step`, and the loss is 0 in every line.
     fn from(step: u64) -> Option<Continuation> {
         Some(Continuation { step, loss: Some(0.0) })
     }
@@ -250,7 +252,7 @@ mod tests {
         assert!(message.contains("being written by another run"), "{message}");
         assert_eq!(first.finish().unwrap(), Some(path.clone()));
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
-        // The name is free again.
+        // The name can be used again.
         StepLog::open(&path, None).unwrap();
     }
 
@@ -272,10 +274,10 @@ mod tests {
         write(None, 1..=10).finish().unwrap();
         write(from(10), 11..=15).finish().unwrap();
         assert_eq!(steps(), (1..=15).collect::<Vec<_>>());
-        // What was made after the checkpoint is made again.
+        // Steps after the checkpoint are repeated.
         write(from(12), 13..=14).finish().unwrap();
         assert_eq!(steps(), (1..=14).collect::<Vec<_>>());
-        // A killed run leaves its part, with half a line at the end.
+        // A killed run leaves its unfinished log, with an incomplete line at the end.
         let mut killed = write(from(14), 15..=20);
         killed.pending.extend(b"{\"step\": 2");
         killed.write().unwrap();
@@ -286,7 +288,10 @@ mod tests {
         assert!(message.contains("ends with step 19") && message.contains("another name"), "{message}");
         std::fs::write(&path, "a letter\n").unwrap();
         let message = StepLog::open(&path, from(3)).map(|_| ()).unwrap_err().to_string();
-        assert!(message.contains("is no log") && std::fs::read_dir(folder.path()).unwrap().count() == 1, "{message}");
+        assert!(
+            message.contains("is not the log") && std::fs::read_dir(folder.path()).unwrap().count() == 1,
+            "{message}"
+        );
     }
 
     #[test]
@@ -320,10 +325,11 @@ mod tests {
         let mut log = StepLog::open(&path, None).unwrap();
         (1..=7).for_each(|step| log.add(&StepReport { step, ..StepReport::default() }, Instant::now()).unwrap());
         log.sync().unwrap();
-        // The program is killed here.
+        // Here the program is killed.
         drop(log);
         assert!(StepLog::open(&path, from(7)).is_ok());
-        // Killed while it copied the first lines of the whole log: these are still there under its final name.
+        // The program was killed while it copied the first lines of the complete log, which still exists under its
+        // final name.
         std::fs::rename(part_of(&path), &path).unwrap();
         std::fs::write(part_of(&path), "{\"step\":1,\"lo").unwrap();
         let mut log = StepLog::open(&path, from(7)).unwrap();
@@ -344,7 +350,7 @@ mod tests {
             std::fs::remove_file(&other).unwrap();
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         }
-        // An empty file, as other programs make to have a name.
+        // An empty file, as other programs create to reserve a name.
         std::fs::write(&path, "").unwrap();
         let mut log = StepLog::open(&path, None).unwrap();
         log.add(&StepReport { step: 1, ..StepReport::default() }, Instant::now()).unwrap();
@@ -352,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_is_as_it_was_where_no_step_is_made() {
+    fn a_log_is_unchanged_if_no_step_is_made() {
         let (folder, path) = temporary_file("run.jsonl");
         let untouched = |names: &[&str]| {
             let before: Vec<_> = names.iter().map(|n| std::fs::read(folder.path().join(n)).unwrap()).collect();
@@ -378,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_of_another_run_is_refused_and_left_as_it_is() {
+    fn the_log_of_another_run_is_refused_and_unchanged() {
         let (folder, path) = temporary_file("run.jsonl");
         let write = |steps: u64, loss: f32| {
             let mut log = StepLog::open(&path, None).unwrap();
@@ -398,7 +404,7 @@ mod tests {
             (std::fs::read(&path).unwrap(), std::fs::read_dir(folder.path()).unwrap().count()),
             (before.clone(), 1)
         );
-        // A checkpoint of an older version says no loss.
+        // A checkpoint of an older version contains no loss.
         let mut log = StepLog::open(&path, Some(Continuation { step: 5, loss: None })).unwrap();
         log.add(&StepReport { step: 6, loss, ..StepReport::default() }, Instant::now()).unwrap();
         assert_eq!(
@@ -407,7 +413,7 @@ mod tests {
         );
         drop(log);
         std::fs::remove_file(part_of(&path)).unwrap();
-        // What another run left when it was killed is not copied over.
+        // The unfinished log of another killed run is not overwritten.
         let mut left = write(3, 7.0);
         left.write().unwrap();
         drop(left);

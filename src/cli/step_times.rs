@@ -1,11 +1,11 @@
-//! The times of a run's steps, of which long runs keep a share.
+//! The times of a run's steps; for long runs, of a part of them.
 
 use crate::train::StepReport;
 
 /// At most this many step times are kept; longer runs keep every second, every third, and so on.
 const MAX_TIMES: u64 = 1 << 20;
 
-/// What is noted of a run while it lasts; its memory is taken before the first step.
+/// What is recorded during a run; the memory is allocated before the first step.
 pub(super) struct Times {
     stride: u64,
     pub(super) step_us: Vec<f64>,
@@ -14,7 +14,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new(steps: u64) -> Self {
-        // Most runs end long before this room is full; one that does not is thinned out as it continues.
+        // Most runs end long before this memory is full; for longer ones, times are dropped as the run continues.
         let room = steps.min(MAX_TIMES) as usize;
         Self { stride: 1, step_us: Vec::with_capacity(room), feed_us: Vec::with_capacity(room) }
     }
@@ -24,7 +24,7 @@ impl Times {
             return;
         }
         if self.step_us.len() as u64 >= MAX_TIMES {
-            // Every second one makes room for the rest of a run whose end is far away.
+            // Every second time is dropped to make room for the rest of a long run.
             self.stride *= 2;
             for times in [&mut self.step_us, &mut self.feed_us] {
                 let mut index = 0;
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_whose_end_is_far_away_keeps_times_from_its_first_step_on() {
+    fn a_long_run_keeps_times_from_its_first_step_on() {
         let mut times = Times::new(u64::MAX);
         let report = |step: u64| StepReport { step, step_us: step as f32, ..StepReport::default() };
         (1..=3 * MAX_TIMES).for_each(|step| times.add(&report(step)));

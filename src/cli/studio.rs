@@ -1,4 +1,4 @@
-//! `stepgraph studio`: opens the window, or reports why there is none.
+//! `stepgraph studio`: opens the window, or reports why it cannot.
 
 use super::args::Cli;
 use super::error::wrong;
@@ -6,7 +6,7 @@ use crate::model::{BUNDLED, did_you_mean};
 use clap::CommandFactory;
 use std::ffi::OsStr;
 
-/// The error of a name that is neither a preset's nor a command's.
+/// The error of a name that is neither that of a preset nor that of a command.
 fn unknown(given: &str) -> anyhow::Error {
     let cli = Cli::command();
     let commands = cli.get_subcommands().map(clap::Command::get_name);
@@ -17,10 +17,10 @@ fn unknown(given: &str) -> anyhow::Error {
     ))
 }
 
-/// Opens the studio, with a preset where one is given.
+/// Opens the studio, with a preset if one is given.
 ///
 /// # Errors
-/// Where the preset does not exist or cannot be read, or no window can be opened.
+/// If the preset does not exist or cannot be read, or no window can be opened.
 #[cfg(feature = "studio")]
 pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     let Some(given) = preset else { return crate::studio::run(None) };
@@ -38,7 +38,7 @@ pub fn run(preset: Option<&OsStr>) -> anyhow::Result<()> {
     crate::studio::run(Some(path.to_owned()))
 }
 
-/// Says that this build has no window.
+/// Reports that this build has no window.
 ///
 /// # Errors
 /// Always.

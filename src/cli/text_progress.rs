@@ -7,9 +7,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time between two queries.
+/// Time between two checks of the progress.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Texts that take less time are not reported.
+/// Texts that take less time than this are not reported.
 const SHORT: Duration = Duration::from_secs(1);
 /// Time between two lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
@@ -47,7 +47,7 @@ impl Drop for TextProgress {
     }
 }
 
-/// What was reported of a text.
+/// What was reported about a text.
 #[derive(Default)]
 struct Shown {
     bar: Option<ProgressBar>,

@@ -1,4 +1,4 @@
-//! `stepgraph train`: a run from the first step to the saved result.
+//! `stepgraph train`: a run from the first step to its saved results.
 
 use super::args::{ExecutorArg, TrainArgs};
 use super::choices::Device;
@@ -25,17 +25,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Where results go, each looked at before the first step.
+/// The paths of results, all of which are checked before the first step.
 struct Outputs {
     log: Option<PathBuf>,
     save: Option<WeightsFile>,
     checkpoint: Option<PathBuf>,
 }
 
-/// Trains; the exit status is that of the signal that ended the run before its last step, where one did.
+/// Trains the network. The exit status is that of the signal that ended the run before its last step, if there was one.
 ///
 /// # Errors
-/// Where what was given is wrong, the run fails, or its results cannot be written.
+/// If an argument or file is wrong, the run fails, or its results cannot be written.
 pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
@@ -52,7 +52,8 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let spec = spec(args, &found, &target, threads);
     let (mut session, device_name) = prepare(&spec, args.device, device_name)?;
     let store = args.keep.then(folder_of_runs).transpose()?;
-    // From here on there is something to save. The log is opened last: until here a mistake leaves no file at all.
+    // From here on there is something to save. The log is opened last, so that an error before this point leaves no
+    // file.
     signals::finish_first("this step");
     let from = args.resume.as_ref().map(|_| Continuation { step: session.done(), loss: session.last_loss() });
     let mut log = outputs.log.as_deref().map(|path| StepLog::open(path, from)).transpose()?;
@@ -74,8 +75,8 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let keep = store.map(|store| Keeper::begin(&store, &session, &spec, &device_name)).transpose()?;
     let prepare_ms = started.elapsed().as_secs_f64() * 1e3;
     let mut run = Run { keep, log, made: MadeSteps::none(&session), saved: Vec::new(), failures: Vec::new() };
-    // A run that fails at step n keeps the log of the steps before it, and nothing else: its parameters are those of no
-    // finished run.
+    // A run that fails at step n keeps only the log of the steps before it: its parameters are not those of a finished
+    // step.
     run.steps(&mut session, args, &outputs, &found.preset)?;
     let signal = signals::asked().filter(|_| session.done() < session.total());
     let held = run.save(&mut session, &outputs, &found.preset, signal);
@@ -89,7 +90,7 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     Ok(signal.map_or(ExitCode::SUCCESS, Signal::exit_code))
 }
 
-/// How to train.
+/// The specification of the session.
 fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> SessionSpec {
     SessionSpec {
         executor: if args.executor == ExecutorArg::Eager { Executor::Eager } else { Executor::Replay },
@@ -107,7 +108,7 @@ fn spec(args: &TrainArgs, found: &Loaded, target: &Target, threads: usize) -> Se
     }
 }
 
-/// Several failures as one, each on its line.
+/// Several failures as one error, with one line for each.
 fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
     match failures.len() {
         0 => Ok(()),
@@ -119,8 +120,8 @@ fn one_error(mut failures: Vec<anyhow::Error>) -> anyhow::Result<()> {
     }
 }
 
-/// Prepares the run. Where the user left the choice of device open and the GPU has not the memory, the CPU takes over,
-/// and says so.
+/// Prepares the run. If the user did not choose a device and the GPU has too little memory, the CPU is used instead,
+/// and this is reported.
 fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(Session, String)> {
     let _progress = TextProgress::start();
     match Session::prepare(spec) {
@@ -135,7 +136,7 @@ fn prepare(spec: &SessionSpec, asked: Device, name: String) -> anyhow::Result<(S
     }
 }
 
-/// What becomes of the checkpoint of another run, where one has the name that this run writes to.
+/// What happens to the checkpoint of another run, if one has the name that this run writes to.
 fn replaced_checkpoint(args: &TrainArgs) -> Option<String> {
     let path = args.checkpoint.as_ref().filter(|path| args.resume.as_ref() != Some(*path))?;
     let step = output::count(checkpoint_step(path).ok()?);
@@ -146,7 +147,7 @@ fn replaced_checkpoint(args: &TrainArgs) -> Option<String> {
     ))
 }
 
-/// If a file could be written before the run and cannot be now, the command is not at fault: status 1.
+/// If a file could be written before the run and cannot be written now, the user made no mistake: exit status 1.
 fn late(error: TrainError) -> anyhow::Error {
     anyhow::anyhow!("{error}")
 }
@@ -166,13 +167,14 @@ fn change_split(preset: &mut Preset, args: &TrainArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks whether every result can be written, to a place of its own, and replaces nothing that the run reads.
+/// Checks that every result can be written, each to a different path, and that none replaces a file that the run
+/// reads.
 fn outputs(args: &TrainArgs, found: &Loaded) -> anyhow::Result<Outputs> {
     let network = Layout::of(&found.model);
     let mut places = Places::of(found);
     places.reads("the initial parameters", args.init.as_deref());
     places.reads("the batches", args.batches.as_deref());
-    // A resumed run may renew the checkpoint that it came from; nothing else may replace that.
+    // A resumed run may replace the checkpoint that it was resumed from; no other result may.
     let checkpoint = places.writes("the checkpoint", Kind::Checkpoint(&network), args.checkpoint.as_deref())?;
     places.reads("the checkpoint to resume from", args.resume.as_deref());
     let log = places.writes_log(args.log.as_deref())?;
@@ -204,10 +206,10 @@ fn introduce(session: &Session, args: &TrainArgs) {
     for note in session.notes().iter().chain(session.resumed().iter().flat_map(|r| &r.notes)) {
         output::note(&format!("note: {note}"));
     }
-    // Otherwise the closing summary says so.
+    // Otherwise the closing summary reports it.
     if args.json && session.done() >= session.total() {
         output::note(&format!(
-            "note: nothing is left to do, as step {} was made before; give more --steps to continue",
+            "note: nothing to do: the run already made step {}; increase --steps to continue",
             session.done()
         ));
     }
@@ -221,10 +223,10 @@ fn introduce(session: &Session, args: &TrainArgs) {
     }
 }
 
-/// The time between looks at what the user wants.
+/// The interval at which the user's requests are checked.
 const LOOK_UP_EVERY: Duration = Duration::from_millis(50);
 
-/// Steps from `done` on until something is to be done between steps.
+/// The number of steps from `done` on until something must be done between steps.
 fn until_due(done: u64, args: &TrainArgs) -> u64 {
     let due = [args.eval_every, args.checkpoint_every].into_iter().flatten();
     due.map(|every| every - done % every).min().unwrap_or(u64::MAX)
@@ -235,14 +237,14 @@ struct Run {
     keep: Option<Keeper>,
     log: Option<StepLog>,
     made: MadeSteps,
-    /// Results that were written, and what each is.
+    /// Results that were written, each with a description.
     saved: Vec<(&'static str, PathBuf)>,
     /// Results that could not be written.
     failures: Vec<anyhow::Error>,
 }
 
 impl Run {
-    /// Notes a result, or why there is none.
+    /// Records that a result was written, or why it was not.
     fn wrote(&mut self, what: &'static str, path: &Path, outcome: anyhow::Result<()>) {
         match outcome {
             Ok(()) => self.saved.push((what, path.to_owned())),
@@ -250,7 +252,7 @@ impl Run {
         }
     }
 
-    /// Does something with the log. A log that cannot be written ends, and the run continues.
+    /// Performs an operation on the log. If the log cannot be written, it ends, and the run continues.
     fn with_log(&mut self, say: impl FnOnce(&str), work: impl FnOnce(&mut StepLog) -> anyhow::Result<()>) {
         if let Some(Err(error)) = self.log.as_mut().map(work) {
             say(&format!("note: {error:#}; the run continues without its log"));
@@ -259,7 +261,7 @@ impl Run {
         }
     }
 
-    /// Makes the steps; where one fails, the log is closed and holds those before it.
+    /// Makes the steps; if one fails, the log is closed with the steps before it.
     fn steps(
         &mut self,
         session: &mut Session,
@@ -300,7 +302,7 @@ impl Run {
         failure.map_or(Ok(()), |error| Err(self.failed(error, session)))
     }
 
-    /// Keeps what can be kept of a run whose last step failed; the error is the one to report.
+    /// Saves what can be saved of a run whose last step failed; returns the error to report.
     fn failed(&mut self, error: anyhow::Error, session: &mut Session) -> anyhow::Error {
         if let Some(kept) = self.keep.take() {
             let kept = kept.finish(RunEnd::Failed, Some(error.to_string()), session);
@@ -316,8 +318,8 @@ impl Run {
         error
     }
 
-    /// Writes the results of a run that is over, and evaluates it. The hours of a run are worth more than one file:
-    /// what can still be written is written, and every failure is reported at the end.
+    /// Writes the results of a finished run, and evaluates it. A failure does not prevent the other results from being
+    /// written: hours of training are worth more than one file. All failures are reported at the end.
     fn save(
         &mut self,
         session: &mut Session,
@@ -364,7 +366,7 @@ impl Run {
         held
     }
 
-    /// What a run that a signal ended has saved.
+    /// The message about the files that a run saved after a signal ended it.
     fn saved_in_words(&self, step: u64, is_kept: bool) -> String {
         let mut parts: Vec<String> =
             self.saved.iter().map(|(what, path)| format!("{what} ({})", path.display())).collect();
@@ -375,7 +377,7 @@ impl Run {
         format!("saved after step {}: {}", output::count(step), parts.join(", "))
     }
 
-    /// What the user wants between steps.
+    /// What the user requests between steps.
     fn between(
         &mut self,
         session: &mut Session,
@@ -400,9 +402,9 @@ impl Run {
         if let (Some(every), Some(path)) = (args.checkpoint_every, &outputs.checkpoint)
             && step.is_multiple_of(every)
         {
-            // A run that resumes from the checkpoint has the log up to its step.
+            // When a run resumes from the checkpoint, its log contains every step up to it.
             self.with_log(|text| progress.say(text), StepLog::sync);
-            // The next one is tried again, and the last one's failure is the run's.
+            // Later checkpoints are tried again; a failure of the last one is a failure of the run.
             if let Err(error) = session.save_checkpoint(path, preset) {
                 progress.say(&format!("note: {error}; the run continues"));
             }

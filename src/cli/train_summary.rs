@@ -1,4 +1,4 @@
-//! The closing summary of `stepgraph train`, as JSON and in words.
+//! The closing summary of `stepgraph train`, as JSON and as text.
 
 use super::args::{ExecutorArg, TrainArgs};
 use super::output::{self, Distribution};
@@ -20,32 +20,32 @@ pub struct Summary {
     device: String,
     executor: &'static str,
     threads: usize,
-    /// How the number of threads came about.
+    /// How the number of threads was chosen.
     threads_why: Threads,
     seed: u64,
-    /// The last step made; `first_step` is above 1 for a run that was resumed.
+    /// The number of the last step; `first_step` is above 1 if the run was resumed.
     steps: u64,
     first_step: u64,
-    /// True where a signal ended the run before its last step.
+    /// True if a signal ended the run before its last step.
     interrupted: bool,
     /// The name of that signal.
     signal: Option<&'static str>,
     /// The loss of the last batch, before its update.
     loss: Option<f32>,
-    /// Absent where nothing is held out, or may have been trained on before.
+    /// Absent if nothing is held out, or if the held-out samples may have been trained on before.
     held_out: Option<HeldOut>,
-    /// The same for samples that are held out now, and may have been trained on before: the run was resumed with other
-    /// samples, or began from weights of others.
+    /// The same for samples that are held out now but may have been trained on before: the run was resumed with other
+    /// samples, or started from the weights of another run.
     #[serde(skip_serializing_if = "Option::is_none")]
     maybe_trained: Option<HeldOut>,
     evaluations: Vec<HeldOut>,
-    /// From the first step to the end of the last, evaluations in between included.
+    /// From the first step to the end of the last one, including evaluations.
     seconds: f64,
     steps_per_s: f64,
     samples_per_s: f64,
-    /// Of the step itself, without bringing its batch.
+    /// The median time of the step itself, without fetching its batch.
     step_us: Distribution,
-    /// The median time to bring a batch.
+    /// The median time of fetching a batch.
     feed_us: f64,
     prepare_ms: f64,
     compile_ms: f64,
@@ -57,11 +57,11 @@ pub struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
-    /// Look-ups of recordings, what these take, and why steps ran op by op.
+    /// Look-ups of recordings, the memory of recordings, and why steps ran op by op.
     recordings: PoolReport,
     files: Vec<String>,
     notes: Vec<String>,
-    /// Fields of the recipe that a resumed run has otherwise than its checkpoint.
+    /// Fields of the recipe whose values differ from those of the checkpoint that the run was resumed from.
     recipe_changes: Vec<Value>,
 }
 
@@ -70,10 +70,11 @@ pub struct HeldOut {
     step: u64,
     loss: f64,
     accuracy: Option<f64>,
-    /// Of samples with a class for each position, the share of those that are right at all of them.
+    /// If each position of a sample has a class: the share of samples whose positions are all predicted correctly.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<f64>,
-    /// Of a network that predicts tokens: among how many equally likely ones a guess would be as good.
+    /// The perplexity, for networks that predict tokens: the number of equally likely tokens that would be as hard to
+    /// predict.
     #[serde(skip_serializing_if = "Option::is_none")]
     perplexity: Option<f64>,
     samples: usize,
@@ -86,14 +87,15 @@ impl HeldOut {
         Self { step, loss, accuracy, exact, perplexity: perplexity(model, loss), samples }
     }
 
-    /// The evaluation in words; its samples are called held out where they are not `maybe_trained` on before.
+    /// The evaluation as text; its samples are called held out unless they may have been trained on before
+    /// (`maybe_trained`).
     #[must_use]
     pub fn text(&self, maybe_trained: bool) -> String {
         let what = if maybe_trained { "may have been trained on" } else { "held out" };
         let accuracy = self.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-        // Of long texts no sample is right from end to end.
+        // No sample of a long text is predicted correctly at all positions.
         let exact = self.exact.filter(|share| *share > 0.0);
-        // Where whole samples are right, most tokens are certain, and a perplexity says nothing.
+        // If whole samples are predicted correctly, most tokens are certain, and the perplexity carries no information.
         let perplexity = self.perplexity.filter(|_| exact.is_none());
         let perplexity = perplexity.map_or_else(String::new, |p| format!("perplexity {}, ", figure(p, 2)));
         let exact = exact.map_or_else(String::new, |share| format!("{:.2} % of samples exact, ", share * 100.0));
@@ -104,7 +106,7 @@ impl HeldOut {
 
 /// The steps of a run.
 pub struct MadeSteps {
-    /// Steps made before.
+    /// Steps that were made before.
     pub first: u64,
     pub last: Option<StepReport>,
     pub evaluations: Vec<HeldOut>,
@@ -113,7 +115,7 @@ pub struct MadeSteps {
 }
 
 impl MadeSteps {
-    /// None so far of a session that begins or continues.
+    /// No steps so far, for a session that begins or continues.
     pub fn none(session: &Session) -> Self {
         let times = Times::new(session.total());
         Self { first: session.done(), last: None, evaluations: Vec::new(), times, seconds: 0.0 }
@@ -131,7 +133,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The summary of a run that is over, with its evaluation on held-out samples and the results that were written.
+    /// The summary of a finished run, with its evaluation on held-out samples and the results that were written.
     #[must_use]
     pub fn summary(self, session: &Session, args: &TrainArgs, held: Option<&Evaluation>, files: &[PathBuf]) -> Summary {
         let (compiled, step) = (session.compiled(), session.done());
@@ -179,12 +181,12 @@ impl Outcome {
     }
 }
 
-/// The summary in words.
+/// The summary as text.
 #[must_use]
 pub fn text(s: &Summary) -> String {
     let mut out = if s.steps < s.first_step && !s.interrupted {
         format!(
-            "{}: nothing was left to do, as step {} was made before; give more --steps to continue\n",
+            "{}: nothing to do: the run already made step {}; increase --steps to continue\n",
             s.preset,
             output::count(s.steps)
         )
@@ -204,7 +206,7 @@ pub fn text(s: &Summary) -> String {
     }
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => out.push_str(&format!("{}\n", h.text(s.maybe_trained.is_some()))),
-        None => out.push_str("held out: nothing, so there is no evaluation\n"),
+        None => out.push_str("held out: nothing, so the run was not evaluated\n"),
     }
     if let Some(text) = recordings_text(&s.recordings) {
         out.push_str(&text);
@@ -215,8 +217,8 @@ pub fn text(s: &Summary) -> String {
     out
 }
 
-/// What became of the recordings of a run whose steps differ, in one line; the steps that ran op by op are in another,
-/// with the reasons.
+/// The statistics of the recordings of a run whose steps differ, in one line; a second line lists the steps that ran op
+/// by op, with the reasons.
 fn recordings_text(report: &PoolReport) -> Option<String> {
     let counts = &report.counts;
     let training = report.keys.iter().filter(|known| known.key.variant().trains()).count();

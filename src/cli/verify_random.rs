@@ -1,13 +1,13 @@
-//! `stepgraph verify --random`: the proofs on networks that are drawn from seeds.
+//! `stepgraph verify --random`: the checks on networks that are drawn from seeds.
 
 use super::args::VerifyArgs;
 use super::choices::Device;
-use super::error::unwritable;
+use super::error::wrong;
 use super::signals::{self, Signal};
 use super::{device, output};
-use crate::model::write_preset;
+use crate::model::{read_preset, write_preset};
 use crate::tensor::{write_advice, write_atomic};
-use crate::train::{Failure, RandomEvent, RandomReport, RandomRun, VerifyOptions, verify_random};
+use crate::train::{Failure, RandomEvent, RandomReport, RandomRun, Tally, VerifyOptions, ratio_text, verify_random};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -16,17 +16,18 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Replays of the endurance check of each network, where no number is given.
+/// Replays of the endurance check of each network, unless a number is given.
 const REPLAYS: u64 = 20;
-/// Threads that share a step, where no number is given: that several give the bits of one is among the proofs.
+/// Threads that share a step, unless a number is given. More than one is needed to check that the number of threads
+/// does not change the result.
 const THREADS: u16 = 2;
-/// The time of one network, in seconds; without a limit where long proofs are waited for.
+/// The time limit of one network, in seconds; there is no limit if long checks are allowed.
 const SECONDS: f64 = 60.0;
 const ANYWAY: f64 = 86_400.0;
-/// The longest time without a line, where no terminal shows a bar.
+/// The longest time without a line, if there is no terminal to show a bar.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
-/// The seed of the network whose proofs are running.
+/// The seed of the network that is being checked.
 static RUNNING: AtomicU64 = AtomicU64::new(0);
 
 /// A failure with the file of its smallest network and the command that repeats it.
@@ -47,14 +48,16 @@ struct Findings<'a> {
     failures: &'a [Kept],
 }
 
-/// Verifies `count` random networks; status 1 where a check of any fails, and that of the signal that ended it.
+/// Verifies `count` random networks; exit status 1 if a check of any of them fails, or the status of the signal that
+/// ended the command.
 ///
 /// # Errors
-/// Where the device cannot be used, or a network that fails cannot be written.
+/// If the seeds are too large, the device cannot be used, or a network that fails cannot be written.
 pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
+    seeds_fit(args.seed, count)?;
+    let out = result_place(args)?;
     let threads = args.cpu.threads.unwrap_or(THREADS);
     let (machine, name) = device::choose(args.device, threads.into(), [])?;
-    let out = args.out.as_deref().map(|path| output::writable(path, "the smallest network that fails")).transpose()?;
     let options = VerifyOptions {
         replays: Some(args.replays.unwrap_or(REPLAYS)),
         threads: threads.into(),
@@ -74,9 +77,9 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
             RandomEvent::Begins { seed } => RUNNING.store(seed, Ordering::Relaxed),
             RandomEvent::Check => progress.alive(),
             RandomEvent::Shrinks { seed, check } => {
-                progress.say(&format!("network {seed} fails: {check}; shrinking it"))
+                progress.say(&format!("the network of seed {seed} fails: {check}; it is being reduced"))
             }
-            RandomEvent::Skipped { seed, why } => progress.say(&format!("network {seed} is left out: {why}")),
+            RandomEvent::Skipped { seed, why } => progress.say(&format!("seed {seed} is left out: {why}")),
             RandomEvent::Done { .. } => progress.done(),
             RandomEvent::Failed(failure) => {
                 progress.failures += 1;
@@ -97,21 +100,68 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
         failed.is_none() && signals::asked().is_none()
     });
     progress.finish();
+    print_findings(&report, &name, &kept, args.json)?;
     if let Some(error) = failed {
         return Err(error);
-    }
-    if args.json {
-        output::print_json(&Findings { device: &name, report: &report, failures: &kept })?;
-    } else {
-        output::print(&summary(&report, &name, kept.len()))?;
     }
     if !report.passed {
         return Ok(ExitCode::from(1));
     }
-    Ok(signals::asked().filter(|_| report.cancelled).map_or(ExitCode::SUCCESS, Signal::exit_code))
+    Ok(ended_by(&report).map_or(ExitCode::SUCCESS, Signal::exit_code))
 }
 
-/// Has a panic name the network that it comes from: with the seed it can be repeated.
+/// The signal that ended the command before its last network.
+fn ended_by(report: &RandomReport) -> Option<Signal> {
+    signals::asked().filter(|_| report.cancelled)
+}
+
+/// Prints what was found until the command ended, also where a network that fails cannot be written.
+fn print_findings(report: &RandomReport, device: &str, failures: &[Kept], json: bool) -> anyhow::Result<()> {
+    if let Some(signal) = ended_by(report) {
+        signals::note_ended(signal, "the results are those of the networks before that");
+    }
+    if json {
+        output::print_json(&Findings { device, report, failures })
+    } else {
+        output::print(&summary(report, device, failures.len()))
+    }
+}
+
+/// Refuses a first seed whose last network would have a seed of more than 64 bits.
+fn seeds_fit(first: u64, count: u64) -> anyhow::Result<()> {
+    let most = u64::MAX - (count - 1);
+    if first > most {
+        return Err(wrong(format!(
+            "--seed {first} is too large for {}, whose seeds follow each other: give {most} or less",
+            output::counted(count, "network")
+        )));
+    }
+    Ok(())
+}
+
+/// The file that `--out` names, where it is given. That networks can be written, there or in the current folder, is
+/// known before the first of them is checked.
+fn result_place(args: &VerifyArgs) -> anyhow::Result<Option<PathBuf>> {
+    const WHAT: &str = "the smallest network that fails";
+    let Some(path) = args.out.as_deref() else {
+        let default = PathBuf::from(format!("random-{}.json", args.seed));
+        let more = |error: anyhow::Error| {
+            let text = format!("{error}; or name another place with --out");
+            error.context(text)
+        };
+        output::writable(&default, WHAT).map_err(more)?;
+        return Ok(None);
+    };
+    let place = output::writable(path, WHAT)?;
+    let is_network = std::fs::read_to_string(&place).is_ok_and(|text| text.is_empty() || read_preset(&text).is_ok());
+    if place.exists() && !is_network {
+        let path = path.display();
+        return Err(wrong(format!("{path} is there and is no network, so it is not replaced; give another name")));
+    }
+    Ok(Some(place))
+}
+
+/// Makes a panic report the seed of its network, so that it can be repeated.
 fn name_network_of_panics() {
     let explain = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -121,19 +171,21 @@ fn name_network_of_panics() {
     }));
 }
 
-/// Writes the smallest network of a failure.
+/// Writes the smallest network that still fails.
 fn keep(failure: &Failure, args: &VerifyArgs, out: Option<&Path>, before: usize, threads: u16) -> anyhow::Result<Kept> {
     let path = place(failure, out, before);
     write_atomic(&path, write_preset(&failure.smallest).as_bytes()).map_err(|cause| {
-        let message = format!("{} cannot be written: {cause}; {}", path.display(), write_advice(&cause));
-        unwritable(cause, message)
+        // The place was checked before the first network, so the command line is not what is wrong.
+        let (path, advice, seed) = (path.display(), write_advice(&cause), failure.seed);
+        let again = format!("`stepgraph verify --random 1 --seed {seed}` finds the failure again");
+        anyhow::anyhow!("{path} cannot be written: {cause}; {advice}; {again}")
     })?;
     let file = path.display().to_string();
     let command = command(failure.seed, &file, args, threads);
     Ok(Kept { failure: failure.clone(), file, command })
 }
 
-/// Where the smallest network of a failure goes: the file that was named, or one beside it where there is one already.
+/// The file for the smallest network of a failure: the requested one, or one beside it if that already exists.
 fn place(failure: &Failure, out: Option<&Path>, before: usize) -> PathBuf {
     let Some(out) = out else {
         let name = &failure.network;
@@ -164,33 +216,39 @@ fn command(seed: u64, file: &str, args: &VerifyArgs, threads: u16) -> String {
     format!("stepgraph verify {file} --seed {seed}{device} --threads {threads} --replays {replays}")
 }
 
-/// What is said of a failure.
+/// The message about a failure.
 fn lines(kept: &Kept) -> String {
     let Kept { failure, file, command } = kept;
     let Failure { network, precision, check, line, layers: [from, to], is_smallest, .. } = failure;
-    let ended = if *is_smallest { "" } else { ", where the time for it was over" };
+    let ended = if *is_smallest { "" } else { ", where the reduction was ended by its time limit or a signal" };
+    let from = output::counted(*from as u64, "layer");
     format!(
-        "FAIL  {network} ({}): {check}: {line}\n      {from} layers made {to}{ended}: {file}\n      {command}\n",
+        "FAIL  {network} ({}): {check}: {line}\n      {from} made {to}{ended}: {file}\n      {command}\n",
         precision.name()
     )
 }
 
 /// The closing lines.
 fn summary(report: &RandomReport, device: &str, failures: usize) -> String {
-    let last = report.first.wrapping_add((report.networks + report.skipped_networks).saturating_sub(1));
-    let sum = |of: fn(&crate::train::Tally) -> u64| report.checks.iter().map(of).sum::<u64>();
+    let seeds = match report.networks + report.skipped_networks {
+        0 => String::new(),
+        1 => format!(" (seed {})", report.first),
+        count => format!(" (seeds {} to {})", report.first, report.first.saturating_add(count - 1)),
+    };
+    let sum = |of: fn(&Tally) -> u64| report.checks.iter().map(of).sum::<u64>();
     let ended = if report.cancelled { ", ended before the last" } else { "" };
     let mut out = format!(
-        "{} networks (seeds {} to {last}) on {device}: {} with failures, {} left out{ended}; {:.1} s\n",
-        output::count(report.networks),
-        report.first,
+        "{}{seeds} on {device}: {} with failures, {} left out{ended}; {:.1} s\n",
+        output::counted(report.networks, "network"),
         report.failed_networks,
         report.skipped_networks,
         report.seconds
     );
     for tally in &report.checks {
         let worst = match (tally.worst_ratio, tally.worst_seed) {
-            (Some(ratio), Some(seed)) => format!(", largest error {ratio:.3} of its bound (network {seed})"),
+            (Some(ratio), Some(seed)) => {
+                format!(", largest error {} of its bound (seed {seed})", ratio_text(ratio, 3))
+            }
             _ => String::new(),
         };
         out.push_str(&format!(
@@ -206,10 +264,11 @@ fn summary(report: &RandomReport, device: &str, failures: usize) -> String {
         }
     }
     out.push_str(&format!(
-        "{} checks passed, {} failed, {} skipped; {failures} failures written\n",
-        output::count(sum(|t| t.passed)),
+        "{} passed, {} failed, {} skipped; {} written\n",
+        output::counted(sum(|t| t.passed), "check"),
         sum(|t| t.failed),
-        sum(|t| t.skipped)
+        sum(|t| t.skipped),
+        output::counted(failures as u64, "failure")
     ));
     out
 }
@@ -234,25 +293,26 @@ impl Progress {
         Self { bar, count, done: 0, failures: 0, reported: Instant::now() }
     }
 
-    /// A network is done with.
+    /// Records that a network is finished.
     fn done(&mut self) {
         self.done += 1;
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("{} failures", self.failures));
+            bar.set_message(output::counted(self.failures, "failure"));
             bar.set_position(self.done);
         }
         self.alive();
     }
 
-    /// Reports how far it is, where it is time.
+    /// Reports the progress, if it is time.
     fn alive(&mut self) {
         if self.bar.is_none() && self.reported.elapsed() >= LINE_EVERY {
             self.reported = Instant::now();
-            output::note(&format!("{}/{} networks, {} failures", self.done, self.count, self.failures));
+            let failures = output::counted(self.failures, "failure");
+            output::note(&format!("{} of {}, {failures}", self.done, output::counted(self.count, "network")));
         }
     }
 
-    /// Says a line without tearing the bar.
+    /// Prints a line to standard error without disturbing the bar.
     fn say(&self, line: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::note(line)),
@@ -260,7 +320,7 @@ impl Progress {
         }
     }
 
-    /// Prints lines to standard output without tearing the bar.
+    /// Prints lines to standard output without disturbing the bar.
     fn print(&self, lines: &str) -> anyhow::Result<()> {
         match &self.bar {
             Some(bar) => bar.suspend(|| output::print(lines)),
@@ -281,7 +341,6 @@ mod tests {
     use crate::cli::args::{Cli, Command};
     use crate::model::Precision;
     use crate::model::random::{Size, random_preset};
-    use crate::train::Tally;
     use clap::Parser;
 
     fn args(words: &[&str]) -> VerifyArgs {
@@ -306,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn every_failure_has_a_file_of_its_own_and_the_command_that_repeats_it() {
+    fn every_failure_has_a_separate_file_and_the_command_that_repeats_it() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("small one.json");
         let args = args(&["--seed", "7", "--device", "cpu", "--replays", "30"]);
@@ -344,8 +403,20 @@ mod tests {
             RandomReport { first: 5, networks: 6, failed_networks: 1, checks: vec![tally], ..RandomReport::default() };
         let text = summary(&report, "cpu", 1);
         assert!(text.contains("6 networks (seeds 5 to 10) on cpu: 1 with failures, 0 left out;"), "{text}");
-        assert!(text.contains("3 passed, 1 failed, 2 skipped, largest error 2.000 of its bound (network 9)"), "{text}");
+        assert!(text.contains("3 passed, 1 failed, 2 skipped, largest error 2.000 of its bound (seed 9)"), "{text}");
         assert!(text.contains("\n          2 skipped: dropout masks differ\n"), "{text}");
+        let one = RandomReport { first: 7, networks: 1, ..RandomReport::default() };
+        assert!(summary(&one, "cpu", 0).starts_with("1 network (seed 7) on cpu: 0 with failures"));
+        assert!(summary(&one, "cpu", 1).ends_with("0 checks passed, 0 failed, 0 skipped; 1 failure written\n"));
+        let none = RandomReport { cancelled: true, ..RandomReport::default() };
+        assert!(summary(&none, "cpu", 0).starts_with("0 networks on cpu: 0 with failures, 0 left out, ended before"));
+    }
+
+    #[test]
+    fn seeds_that_would_start_over_are_refused() {
+        assert!(seeds_fit(u64::MAX, 1).is_ok() && seeds_fit(u64::MAX - 4, 5).is_ok() && seeds_fit(0, u64::MAX).is_ok());
+        let message = seeds_fit(u64::MAX, 5).unwrap_err().to_string();
+        assert!(message.contains("too large for 5 networks") && message.ends_with("18446744073709551611 or less"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! What belongs to all batches of a step together, where several make one.
+//! Values for a whole step that consists of several batches.
 
 use super::ceilings::Limits;
 use crate::train::TrainingStep;
 
-/// What belongs to all batches of a step together.
+/// Values for a whole step that consists of several batches.
 #[derive(Default)]
 pub(super) struct WholeStep {
     pub(super) launches: usize,
@@ -11,7 +11,7 @@ pub(super) struct WholeStep {
     pub(super) times: StepTimes,
 }
 
-/// Times of a step in microseconds: of its kernels, as estimated, and the least.
+/// Times of a step in microseconds: the estimate for its kernels, and the lower limit.
 #[derive(Default)]
 pub(super) struct StepTimes {
     pub(super) kernels_us: f64,
@@ -20,7 +20,8 @@ pub(super) struct StepTimes {
 }
 
 impl WholeStep {
-    /// The sums over the recordings of a step, of which each has the time of its kernels, and how often a step has it.
+    /// The sums over the recordings of a step; for each recording, the times of its kernels and how often a step uses
+    /// it.
     pub(super) fn of(step: &TrainingStep, timed: &[(f64, f64)], ceilings: &Limits) -> Self {
         let mut whole = Self::default();
         for ((step, count), (kernels_us, times)) in step.recordings().zip(timed) {
@@ -35,7 +36,7 @@ impl WholeStep {
     }
 }
 
-/// Whether there is one: JSON leaves it out then.
+/// Whether the value is 1; then it is omitted from JSON.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 pub(super) const fn is_one(count: &usize) -> bool {
     *count == 1

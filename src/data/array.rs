@@ -22,7 +22,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Bytes a number takes.
+    /// The size of a number, in bytes.
     pub(super) const fn size(self) -> usize {
         match self {
             Self::Bool | Self::U8 | Self::I8 => 1,
@@ -40,7 +40,7 @@ pub struct Array<'a> {
     pub(super) shape: Vec<usize>,
     pub(super) kind: Kind,
     pub(super) big_endian: bool,
-    /// First dimension fastest, instead of the last.
+    /// Column-major: the first dimension varies fastest.
     pub(super) fortran: bool,
     /// `product(shape) * kind.size()` bytes.
     pub(super) bytes: Cow<'a, [u8]>,
@@ -59,18 +59,18 @@ impl Array<'_> {
         self.bytes.len() / self.kind.size()
     }
 
-    /// True where there is no value.
+    /// True if there are no values.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Every value in row-major order, whatever the order of storage.
+    /// Every value in row-major order, regardless of the order of storage.
     pub fn values(&self) -> impl Iterator<Item = f64> {
         (0..self.len()).map(|i| self.stored(if self.fortran { self.column_major(i) } else { i }))
     }
 
-    /// Where row-major element `i` is in column-major storage.
+    /// The index, in column-major storage, of row-major element `i`.
     fn column_major(&self, mut i: usize) -> usize {
         let (mut offset, mut stride) = (0, self.len());
         for &d in self.shape.iter().rev() {
@@ -81,11 +81,11 @@ impl Array<'_> {
         offset
     }
 
-    /// The value at a place of the storage.
-    fn stored(&self, place: usize) -> f64 {
+    /// The value at an index of the storage.
+    fn stored(&self, index: usize) -> f64 {
         let size = self.kind.size();
         let mut b = [0u8; 8];
-        b[..size].copy_from_slice(&self.bytes[place * size..(place + 1) * size]);
+        b[..size].copy_from_slice(&self.bytes[index * size..(index + 1) * size]);
         if self.big_endian {
             b[..size].reverse();
         }
@@ -104,7 +104,7 @@ impl Array<'_> {
         }
     }
 
-    /// Values as `f32` divided by `divisor`, checked to be finite; `width` values make a sample.
+    /// Values as `f32` divided by `divisor`, checked to be finite; each sample has `width` values.
     fn finite(&self, divisor: f32, width: usize, file: &str) -> Result<Vec<f32>, DataError> {
         let mut out = Vec::with_capacity(self.len());
         for (i, value) in self.values().enumerate() {
@@ -123,14 +123,14 @@ impl Array<'_> {
         Ok(out)
     }
 
-    /// The array as one class a sample.
+    /// The array with one class for each sample.
     fn labels(&self, file: &str) -> Result<Vec<i32>, DataError> {
         if self.shape.iter().skip(1).any(|&d| d != 1) {
             return Err(DataError::content(
                 file,
                 Place::Whole,
                 format!("an array of shape {}", Shape(self.shape.clone())),
-                "one class a sample, shape [n]",
+                "one class for each sample, shape [n]",
                 "store class numbers (argmax of one-hot rows), or use the loss mse for values",
             ));
         }
@@ -146,19 +146,19 @@ impl Array<'_> {
     }
 }
 
-/// A checked number of bytes: `product(shape) * size`, or `None` where that does not fit.
+/// A checked number of bytes: `product(shape) * size`, or `None` on overflow.
 pub(super) fn byte_len(shape: &[usize], size: usize) -> Option<usize> {
     shape.iter().try_fold(size, |acc, &d| acc.checked_mul(d))
 }
 
-/// Samples from one array and targets from another, with the files as messages name them.
+/// Samples from one array and targets from another, with the files' names for messages.
 pub(super) struct Pair<'a> {
     pub name: String,
     pub x: Array<'a>,
     pub x_file: String,
     pub y: Array<'a>,
     pub y_file: String,
-    /// What samples are divided by.
+    /// The number that samples are divided by.
     pub divisor: f32,
     /// Whether targets are classes, or values.
     pub classes: bool,
@@ -168,7 +168,7 @@ impl Pair<'_> {
     /// The data set of both.
     ///
     /// # Errors
-    /// Where their numbers of samples differ, a value is not finite, or a class is no whole number.
+    /// If the numbers of samples differ, a value is not finite, or a class is not a whole number.
     pub(super) fn into_loaded(self) -> Result<Loaded, DataError> {
         let (Some(&n), Some(&targets)) = (self.x.shape.first(), self.y.shape.first()) else {
             let file = if self.x.shape.is_empty() { &self.x_file } else { &self.y_file };

@@ -1,4 +1,4 @@
-//! Samples and targets as a device holds them: where it finds a batch among them.
+//! The layout of samples and targets on a device, and how it finds a batch among them.
 
 use super::Shuffle;
 use super::shuffle::ROUNDS;
@@ -23,15 +23,14 @@ impl BatchTargets<'_> {
         }
     }
 
-    /// True where there are none.
+    /// True if there are none.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Where a step finds the samples of its batch: at `cursor` and after it in the order that the keys give, or in the
-/// order in which they came.
+/// Where a step finds the samples of its batch: from `cursor` on, in the order given by the keys or in file order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub struct BatchPlace {
@@ -41,19 +40,19 @@ pub struct BatchPlace {
 }
 
 impl BatchPlace {
-    /// In a shuffle.
+    /// A shuffled order.
     #[must_use]
     pub const fn shuffled(shuffle: Shuffle, cursor: u32) -> Self {
         Self { keys: shuffle.keys(), cursor, unused: [0; 3] }
     }
 
-    /// The number of the batch's sample `row` in a shuffle of `len`: what the device computes.
+    /// The sample in row `row` of the batch, in a shuffle of `len` samples. The device computes the same.
     #[must_use]
     pub fn sample(&self, len: u32, row: u32) -> u32 {
         Shuffle::of(len, self.keys).at(self.cursor + row)
     }
 
-    /// In the order in which samples were given.
+    /// The order in which samples were given.
     #[must_use]
     pub const fn in_order(cursor: u32) -> Self {
         Self { keys: [0; ROUNDS], cursor, unused: [0; 3] }

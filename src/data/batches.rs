@@ -1,45 +1,45 @@
-//! The order in which training sees its samples.
+//! The order in which training uses its samples.
 //!
-//! An epoch is one shuffled pass over the training part. Its order follows from the seed and the epoch's number alone,
-//! so a [`Position`] of two numbers is enough to continue a run with exactly the batches it would have seen, and a
-//! [`BatchPlace`] is enough for a device to find its samples. What is left of an epoch below one batch is dropped, so
-//! that every step has the same shape, or makes a short batch of its own.
+//! An epoch is one shuffled pass over the training part. Its order depends only on the seed and the epoch's number, so
+//! that a [`Position`] of two numbers is enough to continue a run with exactly the batches it would have used, and a
+//! [`BatchPlace`] is enough for a device to find its samples. Samples that are left at the end of an epoch and are
+//! fewer than a batch are dropped, so that every step has the same shape; optionally they make a shorter batch.
 
 use super::{BatchPlace, DataError, Shuffle};
 use serde::{Deserialize, Serialize};
 
-/// The generator's first stream for shuffles; each epoch has the next one.
+/// The generator's first stream for shuffles; epoch `n` uses the `n`-th stream after it.
 pub(crate) const STREAM: u64 = 0x6461_7461_0100_0000;
 
-/// How far a run has come through its data.
+/// The progress of a run through its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Passes begun before this one.
+    /// Passes that began before this one.
     pub epoch: u64,
-    /// Samples of this epoch already handed out.
+    /// Samples of this epoch that were already used.
     pub cursor: usize,
 }
 
-/// An endless sequence of batches of sample numbers; its buffers are made once.
+/// An endless sequence of batches of sample numbers; its buffers are allocated once.
 #[derive(Clone, Debug)]
 pub struct Batches {
     /// The training part, in the split's order.
     train: Vec<u32>,
-    /// `train`, shuffled for the epoch that `shuffled` gives.
+    /// `train`, shuffled for the epoch in `shuffled`.
     order: Vec<u32>,
     shuffled: Option<u64>,
     batch: usize,
-    /// Whether what is left of an epoch makes a batch.
+    /// Whether the samples left at the end of an epoch make a batch.
     is_last_short: bool,
     seed: u64,
     position: Position,
 }
 
 impl Batches {
-    /// The batches of `batch` samples out of the training part, from the first epoch on.
+    /// Batches of `batch` samples of the training part, from the first epoch on.
     ///
     /// # Errors
-    /// Where `train` holds fewer samples than one batch, or `batch` is 0.
+    /// If `train` has fewer samples than one batch, or `batch` is 0.
     pub fn new(train: Vec<u32>, batch: usize, seed: u64) -> Result<Self, DataError> {
         if batch == 0 || train.len() < batch {
             return Err(DataError::Batch { train: train.len(), batch: batch.max(1) });
@@ -48,23 +48,23 @@ impl Batches {
         Ok(Self { order, train, shuffled: None, batch, is_last_short: false, seed, position })
     }
 
-    /// As [`Self::new`], but what is left of an epoch makes a batch of fewer samples.
+    /// Like [`Self::new`], but the samples left at the end of an epoch make a shorter batch.
     ///
     /// # Errors
-    /// Where `train` is empty, or `batch` is 0.
+    /// If `train` is empty, or `batch` is 0.
     pub fn with_short_last(train: Vec<u32>, batch: usize, seed: u64) -> Result<Self, DataError> {
         let least = batch.min(train.len());
         Ok(Self { batch, is_last_short: true, ..Self::new(train, least, seed)? })
     }
 
-    /// Sample numbers of the next batch; starts a new epoch where the present one has too few left.
+    /// Sample numbers of the next batch; starts a new epoch if too few samples are left.
     #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend its buffer, and would have to allocate")]
     pub fn next(&mut self) -> &[u32] {
         let start = self.pass();
         self.shuffled_from(start)
     }
 
-    /// As [`Self::next`], without passing the batch.
+    /// Like [`Self::next`], without advancing.
     pub fn peek(&mut self) -> &[u32] {
         let position = self.position;
         let start = self.pass();
@@ -74,7 +74,7 @@ impl Batches {
         &self.order[start..next.cursor]
     }
 
-    /// The batch that was just passed and began here.
+    /// The batch that begins at this position and that was just returned.
     fn shuffled_from(&mut self, start: usize) -> &[u32] {
         let epoch = self.position.epoch;
         if self.shuffled != Some(epoch) {
@@ -84,27 +84,27 @@ impl Batches {
         &self.order[start..self.position.cursor]
     }
 
-    /// Samples of a batch that is not short.
+    /// The number of samples of a batch that is not short.
     #[must_use]
     pub const fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Samples of the batch at the end of each epoch, where it is short.
+    /// The number of samples of the short batch at the end of each epoch, if there is one.
     #[must_use]
     pub const fn short_last(&self) -> Option<usize> {
         let left = self.train.len() % self.batch;
         if self.is_last_short && left > 0 { Some(left) } else { None }
     }
 
-    /// Samples of the next batch, and where it begins.
+    /// The number of samples of the next batch, and its position.
     #[must_use]
     pub const fn upcoming(&self) -> (usize, Position) {
         let (start, len) = self.following();
         (len, start)
     }
 
-    /// As [`Batches::next`], for a device that finds the samples itself in [`Batches::train`].
+    /// Like [`Batches::next`], for a device that finds the samples itself in [`Batches::train`].
     pub fn next_place(&mut self) -> BatchPlace {
         let cursor = self.pass() as u32;
         BatchPlace::shuffled(self.shuffle(), cursor)
@@ -116,14 +116,14 @@ impl Batches {
         &self.train
     }
 
-    /// Passes the next batch, and gives where it begins in its epoch.
+    /// Advances by one batch, and returns its position in the epoch.
     const fn pass(&mut self) -> usize {
         let (start, len) = self.following();
         self.position = Position { epoch: start.epoch, cursor: start.cursor + len };
         start.cursor
     }
 
-    /// Where the next batch begins, and its number of samples.
+    /// The position of the next batch, and its number of samples.
     const fn following(&self) -> (Position, usize) {
         let left = self.train.len() - self.position.cursor;
         if left >= self.batch {
@@ -136,7 +136,7 @@ impl Batches {
         (Position { epoch: self.position.epoch.wrapping_add(1), cursor: 0 }, first)
     }
 
-    /// What a checkpoint keeps: where [`Batches::next`] continues.
+    /// The position that a checkpoint stores, from which [`Batches::next`] continues.
     #[must_use]
     pub const fn position(&self) -> Position {
         self.position
@@ -145,10 +145,10 @@ impl Batches {
     /// Continues from a saved position.
     ///
     /// # Errors
-    /// Where the position cannot have come from these batches.
+    /// If the position cannot have come from these batches.
     pub fn resume(&mut self, position: Position) -> Result<(), DataError> {
         let Position { cursor, .. } = position;
-        // An epoch ends with its short batch, also for runs that leave that batch out.
+        // An epoch ends with its short batch; runs that skip this batch have the same epochs.
         let is_end = cursor == self.train.len();
         if cursor > self.train.len() || (cursor % self.batch != 0 && !is_end) {
             return Err(DataError::Resume { cursor, batch: self.batch, train: self.train.len() });
@@ -157,7 +157,7 @@ impl Batches {
         Ok(())
     }
 
-    /// That of the present epoch.
+    /// The order of the current epoch.
     fn shuffle(&self) -> Shuffle {
         Shuffle::new(self.train.len() as u32, self.seed, STREAM.wrapping_add(self.position.epoch))
     }
@@ -225,18 +225,18 @@ mod tests {
             seen.sort_unstable();
             assert_eq!(seen, (100..110).collect::<Vec<_>>());
         }
-        // Fewer samples than a batch are one batch.
+        // Fewer samples than a batch make one batch.
         let mut few = Batches::with_short_last(vec![1, 2], 4, 0).unwrap();
         assert_eq!((few.next().len(), few.next().len(), few.short_last()), (2, 2, Some(2)));
         assert!(Batches::with_short_last(vec![], 4, 0).is_err());
-        // The same first batches as where the rest is dropped.
+        // The first batches are the same as when the rest is dropped.
         let mut dropped = Batches::new((0..10).collect(), 4, 3).unwrap();
         let mut kept = Batches::with_short_last((0..10).collect(), 4, 3).unwrap();
         assert_eq!(take(&mut dropped, 2), take(&mut kept, 2));
     }
 
     #[test]
-    fn buffers_stay_where_they_are() {
+    fn buffers_are_not_reallocated() {
         let mut batches = Batches::new((0..8).collect(), 8, 1).unwrap();
         let place = batches.next().as_ptr();
         for _ in 0..20 {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_data_and_foreign_positions_are_errors() {
+    fn too_little_data_and_positions_of_other_data_are_errors() {
         let text = Batches::new(vec![0, 1], 3, 0).unwrap_err().to_string();
         assert!(text.contains("found 2 training samples, expected at least one batch of 3"), "{text}");
         assert!(Batches::new(vec![0], 0, 0).is_err() && Batches::new(vec![], 1, 0).is_err());
@@ -258,8 +258,8 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_order_forever() {
-        // From an implementation of the generator and the shuffle in another language.
+    fn the_order_of_a_seed_never_changes() {
+        // These numbers come from an implementation of the generator and the shuffle in another language.
         let mut batches = Batches::new((0..8).collect(), 4, 0).unwrap();
         assert_eq!(take(&mut batches, 4).concat(), [2, 0, 1, 5, 4, 3, 7, 6, 5, 1, 7, 4, 0, 3, 6, 2]);
         let mut batches = Batches::new((0..11).collect(), 11, 5).unwrap();

@@ -8,7 +8,7 @@ const DIGITS: &[u8] = include_bytes!("../../assets/digits.csv.gz");
 const IRIS: &[u8] = include_bytes!("../../assets/iris.csv");
 const IRIS_FEATURES: [&str; 4] = ["sepal length", "sepal width", "petal length", "petal width"];
 const IRIS_CLASSES: [&str; 3] = ["setosa", "versicolor", "virginica"];
-/// The highest pixel of the digits as published.
+/// The largest pixel value of the digits as published.
 const DIGITS_SCALE: f32 = 16.0;
 
 fn table(bytes: &[u8], name: &str, header: Header) -> Result<Loaded, DataError> {
@@ -22,7 +22,7 @@ fn table(bytes: &[u8], name: &str, header: Header) -> Result<Loaded, DataError> 
     Ok(read_csv(bytes, name, &options)?.into_loaded(name.to_owned(), name.to_owned()))
 }
 
-/// 1,797 handwritten digits, `[1, 8, 8]`, scaled to 0..1, in the order published: the last come from other writers.
+/// 1,797 handwritten digits, `[1, 8, 8]`, scaled to 0..1, in the published order: the last ones are by other writers.
 pub(super) fn digits() -> Result<Loaded, DataError> {
     let mut loaded = table(DIGITS, "digits", Header::No)?;
     let data = &mut loaded.dataset;
@@ -30,15 +30,14 @@ pub(super) fn digits() -> Result<Loaded, DataError> {
     data.feature_names.clear();
     data.preprocessing = Preprocessing::default();
     data.x_mut().iter_mut().for_each(|pixel| *pixel /= DIGITS_SCALE);
-    // How the user's own table is read says nothing of this one.
+    // The options for reading the user's own table do not apply to this one.
     data.notes.clear();
     data.notes.push("samples are divided by 16".to_owned());
     data.notes.push("UCI Machine Learning Repository, E. Alpaydin and C. Kaynak, 1998; CC BY 4.0".to_owned());
     Ok(loaded)
 }
 
-/// What can be counted of the digits: for each the mean of every row from the top, then of every column from the left,
-/// `[16]`.
+/// The row and column means of each digit: of every row from the top, then of every column from the left, `[16]`.
 pub(super) fn digit_sums() -> Result<Loaded, DataError> {
     const SIDE: usize = 8;
     let mut loaded = digits()?;
@@ -58,8 +57,8 @@ pub(super) fn digit_sums() -> Result<Loaded, DataError> {
     Ok(loaded)
 }
 
-/// 150 flowers, 4 measurements in cm, as published; the file's first line holds counts and names, and is passed over as
-/// a header.
+/// 150 flowers with 4 measurements in cm, as published; the file's first line contains counts and names, and is skipped
+/// like a header.
 pub(super) fn iris() -> Result<Loaded, DataError> {
     let mut loaded = table(IRIS, "iris", Header::Yes)?;
     let data = &mut loaded.dataset;

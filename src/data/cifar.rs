@@ -25,7 +25,7 @@ pub struct CifarRecords {
 /// The records of a CIFAR-10 binary batch.
 ///
 /// # Errors
-/// Where the file is empty, does not end with a whole record, or has a label above 9.
+/// If the file is empty, does not end with a whole record, or has a label above 9.
 pub fn read_cifar(bytes: &[u8], file: &str) -> Result<CifarRecords, DataError> {
     if bytes.is_empty() || !bytes.len().is_multiple_of(RECORD) {
         return Err(DataError::content(
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_batches_say_where() {
+    fn errors_of_damaged_batches_name_the_position() {
         let fails = |bytes: &[u8], wanted: &str| {
             let text = read_cifar(bytes, "f").unwrap_err().to_string();
             assert!(text.contains(wanted), "{text}");

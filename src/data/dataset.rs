@@ -9,25 +9,25 @@ use std::sync::Arc;
 /// Samples with their targets, in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    /// The source's name, or its file's.
+    /// The name of the source, or of its file.
     pub name: String,
     /// The samples of each input, in the order of the network's inputs; at least one.
     pub inputs: Vec<InputSamples>,
     pub target: Target,
-    /// A name for each feature; empty where there are none, as for images.
+    /// A name for each feature; empty if features have no names, as in images.
     pub feature_names: Vec<String>,
-    /// What the loader did that the user should know: scaling, skipped files, origin and licence.
+    /// What the user should know about the loading: scaling, skipped files, origin and licence.
     pub notes: Vec<String>,
-    /// How the samples were prepared: what a network that is trained on them belongs to.
+    /// How the samples were prepared; a network that is trained on them needs the same preparation.
     pub preprocessing: Preprocessing,
 }
 
 /// The samples of one input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSamples {
-    /// That of the network's input.
+    /// The name of the network's input.
     pub name: String,
-    /// One sample: `[features]`, `[T, D]` or `[C, H, W]`; of tokens `[T]`.
+    /// The shape of one sample: `[features]`, `[T, D]` or `[C, H, W]`; `[T]` for tokens.
     pub sample: Shape,
     pub values: Samples,
 }
@@ -37,13 +37,13 @@ pub struct InputSamples {
 pub enum Samples {
     /// Finite values; images in C, H, W order.
     Real(Vec<f32>),
-    /// From 0 to below the input's vocabulary.
+    /// From 0 to below the size of the input's vocabulary.
     Tokens(Vec<i32>),
     /// Tokens that are rows of a longer sequence.
     Windows(Arc<TokenRows>),
 }
 
-/// Samples that are somewhere else.
+/// Samples that are stored elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub enum SamplesRef<'a> {
     Real(&'a [f32]),
@@ -51,7 +51,7 @@ pub enum SamplesRef<'a> {
     Windows(&'a TokenRows),
 }
 
-/// Where [`Dataset::gather`] writes the samples of one input.
+/// The buffer that [`Dataset::gather`] writes the samples of one input to.
 #[derive(Debug)]
 pub enum SamplesMut<'a> {
     Real(&'a mut [f32]),
@@ -73,7 +73,7 @@ impl SamplesRef<'_> {
     /// The samples with these numbers, each of `width` elements; every number is below the number of samples.
     ///
     /// # Errors
-    /// Where they are in a file that can no longer be read.
+    /// If they are in a file that can no longer be read.
     pub fn rows(self, width: usize, indices: &[u32]) -> Result<Samples, DataError> {
         fn of<T: Copy>(all: &[T], width: usize, indices: &[u32]) -> Vec<T> {
             indices.iter().flat_map(|&i| &all[i as usize * width..][..width]).copied().collect()
@@ -87,27 +87,27 @@ impl SamplesRef<'_> {
 }
 
 impl InputSamples {
-    /// The samples of a network's only input, of numbers.
+    /// The samples of a network's only input, if they are numbers.
     #[must_use]
     pub fn only(sample: impl Into<Shape>, values: Vec<f32>) -> Vec<Self> {
         vec![Self { name: InputSpec::ONLY.into(), sample: sample.into(), values: Samples::Real(values) }]
     }
 }
 
-/// What the network is to learn.
+/// The targets of the samples: what the network learns to predict.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Target {
-    /// `shape.len()` classes a sample, from 0: one where the shape is `[]`, one for each position where it is `[T]`.
-    /// Every label has a name.
+    /// `shape.len()` classes for each sample, starting at 0: one if the shape is `[]`, one for each position if it is
+    /// `[T]`. Every label has a name.
     Classes { labels: Vec<i32>, names: Vec<String>, shape: Shape },
-    /// `shape.len()` finite values a sample, row-major.
+    /// `shape.len()` finite values for each sample, row-major.
     Values { values: Vec<f32>, shape: Shape },
     /// Classes that are tokens of the same rows as the samples; their names are the rows' symbols.
     Windows(Arc<TokenRows>),
 }
 
 impl Target {
-    /// One class a sample.
+    /// One class for each sample.
     #[must_use]
     pub const fn classes(labels: Vec<i32>, names: Vec<String>) -> Self {
         Self::Classes { labels, names, shape: Shape(Vec::new()) }
@@ -123,7 +123,7 @@ impl Target {
         }
     }
 
-    /// A name for each class; none where targets are values.
+    /// A name for each class; empty if targets are values.
     #[must_use]
     pub fn names(&self) -> &[String] {
         match self {
@@ -142,10 +142,11 @@ impl Target {
         }
     }
 
-    /// The classes of these samples, as many for each as its shape has elements; none where targets are values.
+    /// The classes of these samples, as many for each sample as its target shape has elements; empty if targets are
+    /// values.
     ///
     /// # Errors
-    /// Where they are in a file that can no longer be read.
+    /// If they are in a file that can no longer be read.
     pub fn labels(&self, indices: &[u32]) -> Result<Vec<i32>, DataError> {
         match self {
             Self::Classes { labels, shape, .. } => {
@@ -158,40 +159,40 @@ impl Target {
         }
     }
 
-    /// True where there is no sample.
+    /// True if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Where [`Dataset::gather`] writes targets.
+/// The buffer that [`Dataset::gather`] writes targets to.
 #[derive(Debug)]
 pub enum TargetMut<'a> {
-    /// `shape.len()` labels an index.
+    /// `shape.len()` labels for each index.
     Classes(&'a mut [i32]),
-    /// `shape.len()` values an index.
+    /// `shape.len()` values for each index.
     Values(&'a mut [f32]),
 }
 
-/// A data set as its source gives it, before it is compared with the network.
+/// A data set as its source returns it, before it is compared with the network.
 pub(super) struct Loaded {
     pub(super) dataset: Dataset,
-    /// The file of the samples as messages name it.
+    /// The name of the samples' file in messages.
     pub(super) file: String,
     /// The file of the targets, often the same.
     pub(super) target_file: String,
-    /// The line of every sample, where the source is text.
+    /// The line of every sample, if the source is text.
     pub(super) lines: Option<Vec<u64>>,
 }
 
 impl Loaded {
-    /// A data set whose samples have no lines.
+    /// A data set whose samples have no line numbers.
     pub(super) fn new(file: String, dataset: Dataset) -> Self {
         Self { dataset, target_file: file.clone(), file, lines: None }
     }
 
-    /// Where sample `i` is in its source.
+    /// The location of sample `i` in its source.
     pub(super) fn place(&self, i: usize) -> Place {
         self.lines.as_ref().and_then(|lines| lines.get(i)).map_or(Place::Sample(i), |&line| Place::Line(line))
     }
@@ -204,7 +205,7 @@ impl Dataset {
         self.target.len()
     }
 
-    /// True where there is no sample.
+    /// True if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.target.is_empty()
@@ -216,7 +217,7 @@ impl Dataset {
         self.inputs.iter().map(|input| value_name(&input.name, self.inputs.len())).collect()
     }
 
-    /// The samples of the only input, where it is one of numbers.
+    /// The samples of the only input, if there is one input of numbers.
     fn numbers(&self) -> Option<(&Shape, &[f32])> {
         match &self.inputs[..] {
             [InputSamples { sample, values: Samples::Real(x), .. }] => Some((sample, x)),
@@ -224,19 +225,19 @@ impl Dataset {
         }
     }
 
-    /// One sample of the only input, where it is one of numbers; otherwise `[0]`, as there is nothing to show.
+    /// One sample of the only input, if it is one of numbers; otherwise `[0]`.
     #[must_use]
     pub fn sample(&self) -> Shape {
         self.numbers().map_or_else(|| Shape::from([0]), |(sample, _)| sample.clone())
     }
 
-    /// The `len() * sample().len()` values of the only input, where it is one of numbers.
+    /// The `len() * sample().len()` values of the only input, if it is one of numbers.
     #[must_use]
     pub fn x(&self) -> &[f32] {
         self.numbers().map_or(&[], |(_, x)| x)
     }
 
-    /// As [`Self::x`], to change them.
+    /// Like [`Self::x`], but mutable.
     pub fn x_mut(&mut self) -> &mut [f32] {
         match &mut self.inputs[..] {
             [InputSamples { values: Samples::Real(x), .. }] => x,
@@ -250,7 +251,7 @@ impl Dataset {
         self.numbers().map_or(&[], |(sample, x)| &x[i * sample.len()..(i + 1) * sample.len()])
     }
 
-    /// The values of sample `i` of one of the inputs; none of tokens. `i` is below [`Dataset::len`].
+    /// The values of sample `i` of one of the inputs; empty for tokens. `i` is below [`Dataset::len`].
     #[must_use]
     pub fn input_slice(&self, input: usize, i: usize) -> &[f32] {
         match self.inputs.get(input) {
@@ -259,14 +260,14 @@ impl Dataset {
         }
     }
 
-    /// A name for each feature of one of the inputs; empty where there are none.
+    /// A name for each feature of one of the inputs; empty if there are none.
     #[must_use]
     pub fn names_of(&self, input: usize) -> &[String] {
         let own = self.inputs.get(input).and_then(|input| self.preprocessing.of_input(&input.name));
         own.map_or(&self.feature_names, |own| &own.features)
     }
 
-    /// Number of classes, or `None` where targets are values.
+    /// The number of classes, or `None` if targets are values.
     #[must_use]
     pub fn classes(&self) -> Option<usize> {
         match &self.target {
@@ -290,7 +291,7 @@ impl Dataset {
         match &self.target {
             Target::Classes { labels, .. } => labels.iter().for_each(|l| hash.add(&l.to_le_bytes())),
             Target::Values { values, .. } => values.iter().for_each(|v| hash.add(&v.to_bits().to_le_bytes())),
-            // They are the tokens of samples.
+            // These targets are the tokens of samples.
             Target::Windows(rows) => hash.add(&rows.len().to_le_bytes()),
         }
         format!("{:016x}", hash.sum())
@@ -300,10 +301,10 @@ impl Dataset {
     /// order of `indices`.
     ///
     /// # Panics
-    /// Where a buffer's length or kind does not match, an index is no sample, or samples are in a file that can no
-    /// longer be read.
+    /// If a buffer's length or kind does not match, an index is not that of a sample, or samples are in a file that
+    /// can no longer be read.
     pub fn gather(&self, indices: &[u32], x: &mut [SamplesMut<'_>], y: TargetMut<'_>) {
-        assert_eq!(x.len(), self.inputs.len(), "there is a buffer for every input");
+        assert_eq!(x.len(), self.inputs.len(), "one buffer for each input");
         for (input, out) in self.inputs.iter().zip(x) {
             match (&input.values, out) {
                 (Samples::Real(all), SamplesMut::Real(out)) => copy_rows(all, input.sample.len(), indices, out),
@@ -334,7 +335,7 @@ impl Dataset {
 /// Copies a part of each row, by index.
 ///
 /// # Panics
-/// Where `out` does not hold exactly as many, or the rows' file can no longer be read.
+/// If `out` does not hold exactly as many, or the rows' file can no longer be read.
 fn fill_rows(rows: &TokenRows, part: RowPart, indices: &[u32], out: &mut [i32]) {
     assert!(rows.fill(indices, part, out).is_ok(), "the file of a text can be read");
 }
@@ -342,7 +343,7 @@ fn fill_rows(rows: &TokenRows, part: RowPart, indices: &[u32], out: &mut [i32]) 
 /// Copies rows of `width` elements, by index.
 ///
 /// # Panics
-/// Where `out` does not hold exactly as many rows as there are indices.
+/// If `out` does not hold exactly as many rows as there are indices.
 fn copy_rows<T: Copy>(all: &[T], width: usize, indices: &[u32], out: &mut [T]) {
     assert_eq!(out.len(), indices.len() * width, "the buffer holds exactly the batch");
     for (row, &i) in out.chunks_exact_mut(width.max(1)).zip(indices) {
@@ -387,7 +388,7 @@ mod tests {
         let buffers = &mut [SamplesMut::Real(&mut x), SamplesMut::Tokens(&mut tokens)];
         data.gather(&[2, 1], buffers, TargetMut::Classes(&mut y));
         assert_eq!((x, tokens, y), ([4.0, 5.0, 2.0, 3.0], [9, 10, 7, 8], [1, 1, 1, 0]));
-        // What shows samples of one input has nothing to show here.
+        // Code that shows the samples of a single input has nothing to show here.
         assert_eq!((data.len(), data.sample().len(), data.x(), data.sample_slice(1)), (3, 0, &[][..], &[][..]));
         let Samples::Tokens(rows) = data.inputs[1].values.view().rows(2, &[1]).unwrap() else { panic!("tokens") };
         assert_eq!(rows, [7, 8]);
@@ -395,7 +396,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "this data has classes")]
-    fn gather_into_the_wrong_kind_is_a_bug() {
+    fn gathering_into_the_wrong_kind_panics() {
         set().gather(&[], &mut [SamplesMut::Real(&mut [])], TargetMut::Values(&mut []));
     }
 }

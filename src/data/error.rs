@@ -1,18 +1,17 @@
-//! What can be wrong about a data set: always with the file, the place, what was found, what was expected and what to
-//! do.
+//! Errors of data sets. Each names the file, the place, what was found, what was expected and what to do.
 
 use crate::model::{Diagnostic, Preset};
 use std::borrow::Cow;
 use std::{fmt, io};
 use thiserror::Error;
 
-/// The part of a network that data does not fit.
+/// The part of a network that the data does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Input,
     /// The number of different tokens that an input takes.
     Vocab,
-    /// The last layer that sets how many values there are.
+    /// The last layer that determines the number of output values.
     Output,
     Loss,
 }
@@ -20,20 +19,20 @@ pub enum Side {
 /// A data set that cannot be used.
 #[derive(Debug, Error)]
 pub enum DataError {
-    /// The file system refused.
+    /// The file system returned an error.
     #[error("{file}: cannot be read: {cause}; {help}")]
     Read { file: String, cause: io::Error, help: &'static str },
-    /// The file system refused several files.
+    /// The file system returned errors for several files.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Several(Vec<Self>),
-    /// The file's content is not what its format or the preset promises.
+    /// The file's content is not what its format or the preset requires.
     #[error("{file}{at}: found {found}, expected {expected}; {help}")]
     Content { file: Box<str>, at: Place, found: Box<str>, expected: Box<str>, help: &'static str },
-    /// The data is sound but does not fit the network.
+    /// The data is valid but does not fit the network.
     #[error("{data}{at} does not fit the network: found {found}, expected {expected}; {help}")]
     Fit {
         side: Side,
-        /// The network's input that the data is for; `None` where there is only one.
+        /// The network's input that the data is for; `None` if there is only one.
         input: Option<Box<str>>,
         data: Box<str>,
         at: Box<Place>,
@@ -41,7 +40,7 @@ pub enum DataError {
         expected: Box<str>,
         help: Box<str>,
     },
-    /// A field of the preset's `data` has a value that cannot work.
+    /// A field of the preset's `data` has an invalid value.
     #[error("data.{field}: found {found}, expected {expected}; {help}")]
     Field { field: Cow<'static, str>, found: String, expected: String, help: &'static str },
     /// Fewer training samples than one batch takes.
@@ -50,7 +49,7 @@ pub enum DataError {
          out fewer samples or bring more data"
     )]
     Batch { train: usize, batch: usize },
-    /// The user ended the loading.
+    /// The user cancelled the loading.
     #[error("data: loading was cancelled; change a field of data to load it again")]
     Cancelled,
     /// A saved position does not belong to this data.
@@ -61,14 +60,14 @@ pub enum DataError {
     Resume { cursor: usize, batch: usize, train: usize },
 }
 
-/// Where in a file something is.
+/// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// The file as a whole.
     Whole,
     /// A line, counted from 1.
     Line(u64),
-    /// A cell of a table: the line counted from 1, the column's index, which messages count from 1, and its name.
+    /// A cell of a table: the line, counted from 1; the column's index, which messages count from 1; and its name.
     Cell { line: u64, column: usize, name: Box<str> },
     /// An offset in bytes from the start, after decompression.
     Byte(u64),
@@ -80,7 +79,7 @@ pub enum Place {
     Sample(usize),
 }
 
-/// Continues a file's name: `, line 3`.
+/// The location as a continuation of the file's name: `, line 3`.
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -123,7 +122,7 @@ impl DataError {
         Self::Fit { side, input: None, data: data.into(), at: Box::new(at), found, expected, help }
     }
 
-    /// The mistake in the preset, at the field to change.
+    /// The error as a mistake in the preset, at the field to change.
     #[must_use]
     pub fn mistake(&self, preset: &Preset) -> Diagnostic {
         let (layer, path) = match self {
@@ -168,7 +167,7 @@ impl DataError {
 }
 
 impl DataError {
-    /// The error of the source of one of several inputs.
+    /// The error of a source of one of several inputs.
     pub(super) fn of_input(self, name: &str) -> Self {
         match self {
             Self::Field { field, found, expected, help } => {
@@ -190,9 +189,9 @@ pub(super) fn quoted(text: &str) -> String {
     format!("\"{}{more}\"", short.escape_debug())
 }
 
-/// Names in quotation marks with commas between them, the first 40 of them.
+/// Names in quotation marks, separated by commas; at most the first 40.
 pub(super) fn listed(names: &[String]) -> String {
-    /// Names that a message holds at most.
+    /// The largest number of names in a message.
     const MOST: usize = 40;
     let more = if names.len() > MOST { ", ..." } else { "" };
     names.iter().take(MOST).map(|name| quoted(name)).collect::<Vec<_>>().join(", ") + more

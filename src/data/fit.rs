@@ -1,4 +1,4 @@
-//! The one place where data meets the network: shapes, classes and targets are compared before the first step.
+//! Compares data with the network: shapes, classes and targets are compared before the first step.
 
 use super::dataset::Loaded;
 use super::error::Side;
@@ -10,11 +10,11 @@ use crate::tensor::{Shape, plural};
 
 /// The data set in the network's shapes.
 ///
-/// Samples of equal length are reshaped where one side is flat or only dimensions of 1 differ. A loss on values gets
-/// classes one-hot, or as 0 and 1 where the network has a single output.
+/// Samples of equal length are reshaped if one side is flat or only dimensions of 1 differ. For a loss on values,
+/// classes become one-hot vectors, or 0 and 1 if the network has a single output.
 ///
 /// # Errors
-/// Where features, classes or target values do not fit.
+/// If features, classes or target values do not fit.
 pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, DataError> {
     fit_samples(&mut loaded, request)?;
     match (&loaded.dataset.target, request.loss.wants_classes()) {
@@ -30,7 +30,7 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
                 &loaded.target_file,
                 Place::Whole,
                 "target values",
-                "one class a sample, as the loss takes classes",
+                "one class for each sample, because the loss takes classes",
                 "use the loss mse, or data with classes",
             ));
         }
@@ -43,10 +43,10 @@ pub(super) fn fit(mut loaded: Loaded, request: &Request) -> Result<Dataset, Data
     Ok(loaded.dataset)
 }
 
-/// Brings the samples of a source into the shape of the only input that `request` has, whatever its targets are.
+/// Converts the samples of a source to the shape of the only input of `request`, regardless of its targets.
 ///
 /// # Errors
-/// Where there are none, or they do not fit.
+/// If there is no input, or the samples do not fit it.
 pub(super) fn fit_samples(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     if loaded.dataset.is_empty() {
         return Err(DataError::content(
@@ -69,7 +69,7 @@ pub(super) fn fit_samples(loaded: &mut Loaded, request: &Request) -> Result<(), 
 
 fn fit_numbers(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let data = &mut loaded.dataset;
-    // A source that was read gives one input.
+    // A source that was read has one input.
     let ([own, ..], [wanted, ..]) = (&mut data.inputs[..], &request.inputs[..]) else { return Ok(()) };
     let input = &wanted.shape;
     own.name.clone_from(&wanted.name);
@@ -96,14 +96,14 @@ fn fit_numbers(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
     Ok(())
 }
 
-/// Equal lengths, and either a flat side or the same dimensions but for those of 1.
+/// Equal lengths, and either a flat side or equal dimensions apart from those of 1.
 fn matches_up_to_layout(a: &Shape, b: &Shape) -> bool {
     let solid = |shape: &Shape| shape.0.iter().copied().filter(|&d| d != 1).collect::<Vec<_>>();
     let (Some(a_len), Some(b_len)) = (a.checked_len(), b.checked_len()) else { return false };
     a_len == b_len && a_len > 0 && (a.rank() <= 1 || b.rank() <= 1 || solid(a) == solid(b))
 }
 
-/// ` (64 values)` behind a shape of more than one dimension.
+/// ` (64 values)` after a shape of more than one dimension.
 fn counted(shape: &Shape) -> String {
     match shape.checked_len() {
         Some(len) if shape.rank() > 1 => format!(" ({len} {})", plural(len as u64, "value")),
@@ -111,10 +111,10 @@ fn counted(shape: &Shape) -> String {
     }
 }
 
-/// Checks every label against `allowed` classes and gives unnamed classes their number as name.
+/// Checks that every label is below `allowed`, and names unnamed classes by their number.
 fn check_labels(loaded: &mut Loaded, allowed: usize, why: &str) -> Result<(), DataError> {
     let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
-    // A class below 0, or an impossibly large one, is a mistake in the data.
+    // A class below 0, or an implausibly large one, is a mistake in the data.
     let most = labels.iter().copied().max().and_then(|m| usize::try_from(m).ok()).map_or(0, |m| m.saturating_add(1));
     let needed = most.max(names.len());
     let help = if needed > allowed {
@@ -163,7 +163,7 @@ fn fit_classes(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> 
         && classes < outputs
     {
         loaded.dataset.notes.push(format!(
-            "{classes} {} for {outputs} outputs: the others are never right",
+            "{classes} {} for {outputs} outputs: the other outputs are never correct",
             plural(classes as u64, "class")
         ));
     }
@@ -228,7 +228,7 @@ fn fit_values(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Refuses values that a loss on 0 and 1 does not take.
+/// Refuses target values that a loss on 0 and 1 does not accept.
 fn fit_binary(loaded: &Loaded, request: &Request) -> Result<(), DataError> {
     let Target::Values { values, shape } = &loaded.dataset.target else { return Ok(()) };
     let is_wrong = |v: &f32| request.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_a_mistake_at_the_field_to_change() {
+    fn data_that_do_not_fit_are_a_mistake_at_the_field_to_change() {
         let text = r#"{"name": "n", "input": {"shape": [1], "batch": 2}, "loss": {"type": "softmax_cross_entropy"},
             "optimizer": {"type": "sgd", "lr": 0.1},
             "layers": [{"type": "dense", "units": 4},
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn classes_become_values_where_the_loss_wants_them() {
+    fn classes_become_values_if_the_loss_requires_values() {
         let data = check([1], classes(&[1, 0], &["no", "yes"]), [1], [1], false).unwrap();
         assert_eq!(data.target, Target::Values { values: vec![1.0, 0.0], shape: [1].into() });
         let data = check([1], classes(&[1, 2], &[]), [1], [3], false).unwrap();

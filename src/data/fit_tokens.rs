@@ -1,4 +1,4 @@
-//! Where tokens meet the network: the vocabulary, the positions and the classes are compared before the first step.
+//! Compares tokens with the network: the vocabulary, the positions and the classes are compared before the first step.
 
 use super::dataset::Loaded;
 use super::error::{Side, quoted};
@@ -8,10 +8,10 @@ use super::{DataError, Place, Request, Samples, Target};
 use crate::model::NamedInput;
 use crate::tensor::Shape;
 
-/// Compares samples that are tokens with the only input of `request`.
+/// Compares samples of tokens with the only input of `request`.
 ///
 /// # Errors
-/// Where they are longer or shorter than the network's, or it does not know a token.
+/// If they are longer or shorter than the network's samples, or contain a token that the network does not have.
 pub(super) fn fit_token_samples(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let refused = |side: Side, found: String, expected: String, help: &str| {
         Err(DataError::fit(side, &loaded.file, Place::Whole, found, expected, help))
@@ -46,15 +46,15 @@ pub(super) fn fit_token_samples(loaded: &mut Loaded, request: &Request) -> Resul
     beyond.map_or(Ok(()), |beyond| Err(unknown(&loaded.file, &beyond, (Side::Vocab, &vocab_place(wanted)), vocab)))
 }
 
-/// Where the vocabulary of an input is in the document.
+/// The path, in the document, of the vocabulary of an input.
 fn vocab_place(input: &NamedInput) -> String {
     shape_place(input).replace(".shape", ".vocab")
 }
 
-/// Compares targets that are tokens with the network's output.
+/// Compares targets of tokens with the network's output.
 ///
 /// # Errors
-/// Where its output or loss is for other targets.
+/// If the network's output or loss is for other targets.
 pub(super) fn fit_windows(loaded: &mut Loaded, request: &Request) -> Result<(), DataError> {
     let refused = |side: Side, found: String, expected: String, help: &str| {
         Err(DataError::fit(side, &loaded.file, Place::Whole, found, expected, help))
@@ -80,7 +80,7 @@ pub(super) fn fit_windows(loaded: &mut Loaded, request: &Request) -> Result<(), 
     Ok(())
 }
 
-/// The error of a token that the network has no number or no output for.
+/// The error of a token that is beyond the network's vocabulary or outputs.
 fn unknown(file: &str, beyond: &Beyond, (side, field): (Side, &str), most: usize) -> DataError {
     let Beyond { token, symbol, place, enough } = beyond;
     let (why, help) = match side {

@@ -8,13 +8,13 @@ use super::{DataError, Place};
 use std::borrow::Cow;
 use std::path::Path;
 
-/// Deflate never packs tighter than this, so a header that promises more than its packed bytes can hold is wrong.
+/// Deflate never compresses more than this, so a header that announces more than its packed bytes can contain is wrong.
 const HIGHEST_PACKING: u64 = 1032;
 
 /// The array of an IDX file, plain or gzip.
 ///
 /// # Errors
-/// Where the header is no IDX header, or the bytes are more or fewer than it promises.
+/// If the header is not an IDX header, or the file has more or fewer bytes than the header announces.
 pub fn read_idx<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError> {
     let packed = is_gzip(bytes);
     let head: Cow<'_, [u8]> =
@@ -32,7 +32,7 @@ pub fn read_idx<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError>
         if expected as u64 > (bytes.len() as u64).saturating_mul(HIGHEST_PACKING) {
             return Err(too_large(format!("dimensions {dims} in {} packed bytes", bytes.len())));
         }
-        // One byte more than expected is enough to see that there is too much.
+        // One byte more than expected is enough to detect that there are too many.
         gunzip(bytes, expected as u64 + 1, file)?.into()
     } else {
         bytes.into()
@@ -93,7 +93,7 @@ fn read_header(head: &[u8], file: &str) -> Result<(Kind, Vec<usize>), DataError>
                 Place::Byte(2),
                 format!("element type {code:#04x}"),
                 "0x08 (u8), 0x09 (i8), 0x0b (i16), 0x0c (i32), 0x0d (f32) or 0x0e (f64)",
-                "the file is damaged or no IDX file",
+                "the file is damaged or not an IDX file",
             ));
         }
     };
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_files_say_where() {
+    fn errors_of_damaged_files_name_the_position() {
         fails(&[], "byte 0: found the end after 0 bytes");
         fails(&[0, 0, 8, 3, 0], "expected an IDX header of 16 bytes");
         fails(&[0, 1, 8, 1], "byte 0: found 0x00 0x01");

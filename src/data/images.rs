@@ -1,4 +1,4 @@
-//! Folders of pictures: one subfolder a class, PNG or JPEG files in it.
+//! Folders of pictures: one subfolder for each class, with PNG or JPEG files in it.
 
 use super::dataset::Loaded;
 use super::error::Side;
@@ -11,15 +11,15 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// The widest and highest picture read, in pixels.
+/// The largest width and height of a picture, in pixels.
 const MOST_PIXELS_A_SIDE: u32 = 16_384;
 /// The most bytes a picture may decode to.
 const MOST_DECODED: u64 = 512 << 20;
-/// The widest and highest network input.
+/// The largest width and height of a network's input.
 const MOST_INPUT_A_SIDE: usize = 4096;
 const EXTENSIONS: [&str; 3] = ["png", "jpg", "jpeg"];
 
-/// Channels, height and width that pictures are brought to.
+/// The channels, height and width that pictures are converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     gray: bool,
@@ -36,7 +36,7 @@ impl Frame {
             return Ok(Self { gray: channels == 1, height, width });
         }
         let expected = format!("[C, H, W] with 1 or 3 channels and sides from 1 to {MOST_INPUT_A_SIDE}");
-        let help = "set input.shape to the size pictures are to be brought to, such as [3, 32, 32]";
+        let help = "set input.shape to the size that pictures are resized to, such as [3, 32, 32]";
         Err(DataError::fit(Side::Input, "images", Place::Whole, format!("input.shape {input}"), expected, help))
     }
 }
@@ -44,7 +44,7 @@ impl Frame {
 /// One PNG or JPEG as `input` values `[C, H, W]`, resized, in 1 or 3 channels, scaled to 0..1.
 ///
 /// # Errors
-/// Where the picture cannot be decoded or is unreasonably large, or `input` is no shape of an image.
+/// If the picture cannot be decoded or is unreasonably large, or `input` is not the shape of an image.
 pub fn read_image(bytes: &[u8], file: &str, input: &Shape) -> Result<Vec<f32>, DataError> {
     let frame = Frame::of(input)?;
     let mut values = Vec::new();
@@ -114,7 +114,7 @@ pub(super) fn load(folder: &Path, input: &Shape) -> Result<Loaded, DataError> {
         }
         names.push(name_of(class));
     }
-    let mut notes = vec![format!("pictures are brought to {input} and divided by 255")];
+    let mut notes = vec![format!("pictures are resized to {input} and divided by 255")];
     if let Some(first) = ignored.first() {
         notes.push(format!("{} hidden or other files are ignored, such as {}", ignored.len(), shown(first)));
     }
@@ -139,7 +139,7 @@ fn is_picture(path: &Path) -> bool {
     path.is_file() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension.as_str()))
 }
 
-/// A folder's visible entries that pass `wanted`, sorted; the others are added to `ignored`.
+/// The visible entries of a folder that satisfy `wanted`, sorted; the others are added to `ignored`.
 fn entries(
     folder: &Path,
     ignored: &mut Vec<PathBuf>,
@@ -148,7 +148,7 @@ fn entries(
     let refused = |cause| DataError::Read {
         file: shown(folder),
         cause,
-        help: "name a folder with one subfolder of pictures a class; relative paths start at the preset's folder",
+        help: "name a folder with a subfolder of pictures for each class; relative paths start at the preset's folder",
     };
     let mut kept = Vec::new();
     for entry in fs::read_dir(folder).map_err(refused)? {

@@ -1,4 +1,4 @@
-//! A source for each input of the network, joined by row: sample `i` of each makes sample `i`.
+//! A source for each input of the network, joined by row: sample `i` consists of sample `i` of each source.
 
 use super::dataset::Loaded;
 use super::error::{listed, quoted};
@@ -13,16 +13,16 @@ use std::path::Path;
 struct Joint<'a> {
     input: &'a NamedInput,
     source: &'a DataSource,
-    /// What the network asks of it.
+    /// What the network requires of it.
     request: Request,
     has_target: bool,
     loaded: Loaded,
 }
 
-/// The joined data set, in the network's shapes; `known` is what weights were trained with, where there are some.
+/// The joined data set, in the network's shapes; `known` is what weights were trained with, if there are any.
 ///
 /// # Errors
-/// Where an input has no source or a source no input, a source cannot be read, sources differ in their number of
+/// If an input has no source or a source no input, a source cannot be read, the sources have different numbers of
 /// samples, or the data does not fit the network.
 pub(super) fn load(
     spec: &DataSpec,
@@ -41,10 +41,10 @@ pub(super) fn load(
     Ok(joined(sets))
 }
 
-/// The joined data set as its sources give it.
+/// The joined data set as its sources return it.
 ///
 /// # Errors
-/// As [`load`], but for what does not fit.
+/// As [`load`], except that the data need not fit the network.
 pub(super) fn load_unfitted(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
     let joints = joints(spec, request, base, None)?;
     Ok(joined(joints.into_iter().map(|joint| (joint.input, joint.has_target, joint.loaded.dataset)).collect()))
@@ -66,7 +66,7 @@ fn joints<'a>(
         let asked = request.of_input(input);
         let (asked, part) = match has_target {
             true => (asked, Part::Whole),
-            // Its targets are not looked at, whatever the network learns.
+            // Its targets are not used, regardless of what the network learns.
             false => (Request { output: [1].into(), loss: LossSpec::MSE, ..asked }, Part::Samples),
         };
         let loaded = match known.and_then(|known| known.of_input(&input.name)) {
@@ -106,7 +106,7 @@ fn check_names(sources: &[(String, DataSource)], target: &str, request: &Request
     }
 }
 
-/// Every source must have as many samples as that of the targets.
+/// Every source must have as many samples as the source of the targets.
 fn check_rows(joints: &[Joint<'_>]) -> Result<(), DataError> {
     let Some(first) = joints.iter().find(|joint| joint.has_target) else { return Ok(()) };
     let rows = first.loaded.dataset.len();
@@ -121,7 +121,7 @@ fn check_rows(joints: &[Joint<'_>]) -> Result<(), DataError> {
     Err(DataError::field(format!("inputs.{}", other.input.name), found, expected, help))
 }
 
-/// Puts the samples of all inputs beside each other, with the targets of one of them.
+/// Joins the samples of all inputs, with the targets of one of them.
 fn joined(sets: Vec<(&NamedInput, bool, Dataset)>) -> Dataset {
     let mut inputs = Vec::with_capacity(sets.len());
     let (mut names, mut notes) = (Vec::new(), Vec::new());
@@ -147,7 +147,7 @@ fn joined(sets: Vec<(&NamedInput, bool, Dataset)>) -> Dataset {
         let own = set.inputs.into_iter().take(1);
         inputs.extend(own.map(|samples| InputSamples { name: input.name.clone(), ..samples }));
     }
-    // One of the inputs has the targets, as their names were compared.
+    // One of the inputs has the targets, because the names were compared.
     let target = target.unwrap_or(Target::Values { values: Vec::new(), shape: Shape::default() });
     Dataset { name: names.join(" + "), inputs, target, feature_names: Vec::new(), notes, preprocessing }
 }

@@ -5,9 +5,9 @@
 //! given weights were trained, by their [`Preprocessing`]. [`split`] divides it, [`Batches`] gives the order of its
 //! training part, and [`Dataset::gather`] copies one batch.
 //!
-//! Every reader works on bytes, trusts no length a header claims before comparing it with the bytes that are there, and
-//! returns a [`DataError`] for whatever it is given: readers are public because they are fuzzed. Nothing here depends
-//! on the machine: the same file and seed give the same bits everywhere.
+//! Every reader works on bytes, compares lengths in a header with the bytes that exist before it uses them, and returns
+//! a [`DataError`] for any invalid input: readers are public so that they can be fuzzed. Nothing here depends on the
+//! machine: the same file and seed give the same bits everywhere.
 
 mod array;
 mod batch_place;
@@ -76,12 +76,10 @@ use error::Side;
 use source::{Part, known_as, learnt};
 use std::path::Path;
 
-/// The data set of `spec`, checked against the network of `request`; `base` is the folder that relative paths start
-/// from.
+/// The data set of `spec`, checked against the network of `request`; relative paths are relative to `base`.
 ///
 /// # Errors
-/// Where a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the
-/// network.
+/// If a file cannot be read or is malformed, a field of the preset cannot work, or the data does not fit the network.
 pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, DataError> {
     match &spec.source {
         DataSource::Joined { .. } => joined::load(spec, request, base, None),
@@ -89,10 +87,10 @@ pub fn load(spec: &DataSpec, request: &Request, base: &Path) -> Result<Dataset, 
     }
 }
 
-/// As [`load`], prepared as the weights that `known` belongs to were trained, and not by the samples themselves.
+/// As [`load`], with the data prepared as for the weights that `known` belongs to, and not by the samples themselves.
 ///
 /// # Errors
-/// As [`load`], and where a column that the weights need is missing, or a class is one that they do not know.
+/// As [`load`], and if a column that the weights need is missing, or a class is one that they do not know.
 pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preprocessing) -> Result<Dataset, DataError> {
     match &spec.source {
         DataSource::Joined { .. } => joined::load(spec, request, base, Some(known)),
@@ -100,11 +98,11 @@ pub fn load_as(spec: &DataSpec, request: &Request, base: &Path, known: &Preproce
     }
 }
 
-/// As [`load`], for those who only look: data that does not fit the network comes as its source gives it, with why it
-/// does not fit.
+/// As [`load`], for views of the data: data that does not fit the network is returned as its source has it, with the
+/// reason why it does not fit.
 ///
 /// # Errors
-/// Where a file cannot be read or is malformed, or a field of the preset cannot work.
+/// If a file cannot be read or is malformed, or a field of the preset cannot work.
 pub fn load_to_show(
     spec: &DataSpec,
     request: &Request,
@@ -120,12 +118,12 @@ pub fn load_to_show(
     }
 }
 
-/// What is wrong with the data of `spec` whatever the network's output is: every file that cannot be opened, otherwise
-/// the first mistake in their contents. Contents are looked at where there is a `request` to read them for, whose
-/// output does not matter, and where they are not large.
+/// The mistakes in the data of `spec` that do not depend on the network's output: every file that cannot be opened,
+/// otherwise the first mistake in the contents. Contents are checked only if there is a `request` to read them for,
+/// whose output is ignored, and if they are not large.
 #[must_use]
 pub fn problems(spec: &DataSpec, request: Option<&Request>, base: &Path) -> Vec<DataError> {
-    /// Larger data are not read only to say what else is wrong.
+    /// Larger data are not read only to find further mistakes.
     const MOST_READ: u64 = 256 << 20;
     let closed = file::closed(&spec.source.paths(), base);
     let size = |request: &&Request| expected_size(&spec.source, request, base);

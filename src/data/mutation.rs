@@ -2,7 +2,7 @@
 
 use crate::model::Rng;
 
-/// Calls `reader` with `count` inputs derived from the samples; it passes by returning.
+/// Calls `reader` with `count` inputs derived from the samples; the test passes if `reader` returns each time.
 pub(super) fn throw(samples: &[&[u8]], count: usize, reader: impl Fn(&[u8])) {
     let mut rng = Rng::new(0x5eed, 0x6d75_7461);
     for sample in samples {
@@ -25,7 +25,7 @@ pub(super) fn throw(samples: &[&[u8]], count: usize, reader: impl Fn(&[u8])) {
     }
 }
 
-/// Copies a piece of the input to another place, longer or shorter than what was there.
+/// Copies a piece of the input to another place, replacing a longer or shorter piece.
 fn splice(bytes: &mut Vec<u8>, rng: &mut Rng) {
     if bytes.is_empty() {
         return;
@@ -37,7 +37,7 @@ fn splice(bytes: &mut Vec<u8>, rng: &mut Rng) {
     bytes.splice(at..end, piece);
 }
 
-/// Changes one byte, or four to an extreme number; headers are hit more often than data.
+/// Changes one byte, or sets four bytes to an extreme number; headers are changed more often than data.
 fn mutate(bytes: &mut [u8], rng: &mut Rng) {
     if bytes.is_empty() {
         return;

@@ -1,30 +1,30 @@
-//! A note about a training part before a network is trained on it: classes that it lacks, and targets
-//! whose scale makes training hard.
+//! Notes about a training part before a network is trained on it: classes without samples, and targets whose scale
+//! makes training hard.
 
 use super::error::quoted;
 use super::{Dataset, Target};
 use crate::tensor::{plural, scientific};
 
-/// Standard deviations of a target from here to its reciprocal are near enough to 1.
+/// Standard deviations of a target between this and its reciprocal are near enough to 1.
 const FAR: f64 = 5.0;
-/// Names that a note holds at most.
+/// The largest number of names in a note.
 const NAMED: usize = 8;
 
-/// Notes about the samples `train` of a data set, which are those that a network is trained on.
+/// Notes about the samples `train` of a data set, which a network is trained on.
 #[must_use]
 pub fn training_notes(set: &Dataset, train: &[u32]) -> Vec<String> {
     let learnt_classes = &set.preprocessing.classes;
     match &set.target {
         Target::Classes { names, .. } => lacking(set, names, train),
-        // Tokens that are rare are no mistake.
+        // Rare tokens are not a mistake.
         Target::Windows(_) => Vec::new(),
-        // Classes that are learnt as values have no scale to speak of.
+        // The scale of classes that are learnt as values has no meaning.
         Target::Values { .. } if !learnt_classes.is_empty() => lacking(set, learnt_classes, train),
         Target::Values { values, shape } => scale(values, shape.len(), &set.preprocessing.targets, train),
     }
 }
 
-/// The class of a sample, whether it is learnt as a class or as values.
+/// The class of a sample, regardless of whether it is learnt as a class or as values.
 fn class_of(set: &Dataset, sample: usize) -> Option<usize> {
     match &set.target {
         Target::Classes { labels, .. } => labels.get(sample).and_then(|label| usize::try_from(*label).ok()),
@@ -96,7 +96,7 @@ fn scale(values: &[f32], width: usize, names: &[String], train: &[u32]) -> Vec<S
     let spread = |k: usize| {
         let mean = column(k).sum::<f64>() / count;
         let variance = column(k).map(|v| (v - mean) * (v - mean)).sum::<f64>() / count;
-        // Equal values can leave a rounding residue, which is no spread.
+        // Equal values can leave a rounding error that is not a real spread.
         let first = column(k).next().unwrap_or(0.0);
         let deviation = if column(k).all(|v| v == first) { 0.0 } else { variance.sqrt() };
         (k, mean, deviation)
@@ -115,7 +115,7 @@ fn scale(values: &[f32], width: usize, names: &[String], train: &[u32]) -> Vec<S
     let constant: Vec<_> = spreads.iter().filter(|(_, _, deviation)| *deviation == 0.0).collect();
     if let Some(&&(k, mean, _)) = constant.first() {
         let (name, value, others) = (name(k), significant(mean), others(constant.len()));
-        notes.push(format!("{name} is {value} in every training sample, so there is nothing to learn of it{others}"));
+        notes.push(format!("{name} is {value} in every training sample, so the network cannot learn from it{others}"));
     }
     let distance = |deviation: f64| deviation.log2().abs();
     let far: Vec<_> = spreads.iter().filter(|s| s.2 > 0.0 && distance(s.2) > FAR.log2()).collect();
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(notes.len(), 1);
         assert!(notes[0].starts_with("no training sample is of the class \"cat\", so the network cannot"), "{notes:?}");
         assert!(notes[0].contains("set data.split to \"shuffled\""), "{notes:?}");
-        // Labels that are counted from 1 leave a class 0 that nothing is of.
+        // Labels that are counted from 1 leave a class 0 without samples.
         let notes = training_notes(&classes(&[1, 2, 1], &["0", "1", "2"]), &[0, 1]);
         assert!(notes.len() == 1 && notes[0].starts_with("no sample is of the class \"0\""), "{notes:?}");
         assert!(notes[0].contains("count from 0"), "{notes:?}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_far_from_standardised_are_reported_with_their_figures() {
+    fn targets_far_from_standardised_are_reported_with_their_deviation() {
         let prices = values(&[100_000.0, 300_000.0, 100_000.0, 300_000.0, 9e9], 1, &["price"]);
         let notes = training_notes(&prices, &[0, 1, 2, 3]);
         assert_eq!(notes.len(), 1);

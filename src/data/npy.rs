@@ -1,8 +1,8 @@
 //! NumPy's `.npy` arrays, versions 1 to 3: a header written as a Python dictionary, then the values.
 //! The format is described at <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
 //!
-//! The header is read here and not by a library that evaluates Python literals: those recurse as deep as a hostile file
-//! asks, and multiply dimensions without a check.
+//! The header is parsed here and not by a library that evaluates Python literals: such libraries recurse as deeply as a
+//! hostile file demands, and multiply dimensions without overflow checks.
 
 use super::array::{Array, Kind, Pair, byte_len};
 use super::dataset::Loaded;
@@ -13,16 +13,16 @@ use crate::tensor::Shape;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// The longest header NumPy itself accepts from files it does not trust.
+/// The longest header that NumPy accepts in untrusted files.
 const LONGEST_HEADER: usize = 10_000;
-/// The most dimensions NumPy gives an array.
+/// The largest number of dimensions of a NumPy array.
 const MOST_DIMENSIONS: usize = 64;
 
 /// The array of an `.npy` file.
 ///
 /// # Errors
-/// Where the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the header
-/// promises.
+/// If the header is malformed, the elements are not plain numbers, or the bytes are more or fewer than the header
+/// announces.
 pub fn read_npy<'a>(bytes: &'a [u8], file: &str) -> Result<Array<'a>, DataError> {
     let fetch = "the file is truncated or damaged: save it again";
     let ended = |expected: String| {
@@ -115,7 +115,7 @@ struct Header {
     shape: Vec<usize>,
 }
 
-/// A place in the header's text, and what should have been there.
+/// An error at a position in the header's text, with what was expected there.
 type Unexpected = (usize, &'static str);
 
 impl Header {
@@ -156,7 +156,7 @@ impl Scan<'_> {
         self.at += self.text[self.at..].iter().take_while(|b| b.is_ascii_whitespace()).count();
     }
 
-    /// True where the next character is `byte`, which is then consumed.
+    /// If the next character is `byte`, consumes it and returns true.
     fn take(&mut self, byte: u8) -> bool {
         self.skip_blanks();
         let found = self.text.get(self.at) == Some(&byte);
@@ -168,7 +168,7 @@ impl Scan<'_> {
         if self.take(byte) { Ok(()) } else { Err((self.at, what)) }
     }
 
-    /// The length of the run of bytes that satisfy `test`, which is then consumed.
+    /// Consumes the bytes that satisfy `test`, and returns their number.
     fn run(&mut self, test: impl Fn(u8) -> bool) -> &[u8] {
         let start = self.at;
         self.at += self.text[start..].iter().take_while(|&&b| test(b)).count();
@@ -247,7 +247,7 @@ pub(super) mod tests {
         bytes
     }
 
-    /// An array with a header by hand.
+    /// An array with a hand-written header.
     fn by_hand(header: &str, data: &[u8]) -> Vec<u8> {
         [MAGIC, &[1, 0], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
     }
@@ -283,7 +283,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn damaged_files_say_where() {
+    fn errors_of_damaged_files_name_the_position() {
         fails(b"", "byte 0: found other bytes");
         fails(b"PK\x03\x04", "found a zip archive");
         fails(b"\x93NUMPY\x01", "expected an .npy header");
@@ -320,7 +320,7 @@ pub(super) mod tests {
         let values = load(&x, &x, false).unwrap().dataset;
         assert!(matches!(values.target, Target::Values { shape, .. } if shape.0 == [2]));
         let text = load(&x, &x, true).err().unwrap().to_string();
-        assert!(text.contains("expected one class a sample"), "{text}");
+        assert!(text.contains("expected one class for each sample"), "{text}");
         put(&y, written(&[1.5f32, 0.0], &[2], npyz::Order::C));
         assert!(load(&x, &y, true).err().unwrap().to_string().contains("sample 0: found 1.5, expected a class"));
         put(&x, written(&[1.0f64, 2.0, f64::NAN, 4.0], &[2, 2], npyz::Order::C));

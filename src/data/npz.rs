@@ -9,17 +9,17 @@ use std::io::{Cursor, Read};
 use std::path::Path;
 use zip::ZipArchive;
 
-/// Deflate never packs tighter than this, so an entry that promises more is wrong.
+/// Deflate never compresses more than this, so an entry that announces more is wrong.
 const HIGHEST_PACKING: u64 = 1032;
 
-/// What NumPy puts behind an array's name.
+/// The suffix that NumPy adds to an array's name.
 const SUFFIX: &str = ".npy";
 
 /// The bytes of the array `name` in an archive, unpacked: an `.npy` file.
 ///
 /// # Errors
-/// Where the archive is damaged, has no such array (the message lists those it has), or the entry promises more than it
-/// can hold.
+/// If the archive is damaged, has no such array (the message lists those it has), or the entry announces more than it
+/// can contain.
 pub fn read_npz(bytes: &[u8], name: &str, file: &str) -> Result<Vec<u8>, DataError> {
     let damaged = |what: String| {
         let help = "save it again with np.savez or np.savez_compressed";

@@ -1,15 +1,14 @@
-//! Samples on their way from a source to a network: standardised by their training part, or prepared as given weights
-//! were trained.
+//! Prepares samples for a network: standardised by their training part, or prepared as for given weights.
 
 use super::dataset::Loaded;
 use super::error::{Side, listed, quoted};
 use super::{DataError, Dataset, Place, Preprocessing, Samples, Scaling, Target};
 use crate::tensor::plural;
 
-/// Brings every feature to mean 0 and standard deviation 1 over the samples `train`; a feature that is constant there
+/// Scales every feature to mean 0 and standard deviation 1 over the samples `train`; a feature that is constant there
 /// becomes 0.
 ///
-/// Mean and deviation come from the training part alone, so that nothing of the held-out part leaks into the network.
+/// Mean and deviation come from the training part only, so that the network learns nothing about the held-out part.
 /// Without training samples nothing is changed.
 pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
     let width = data.sample().len();
@@ -22,7 +21,7 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
         let column = || train.iter().map(|&i| f64::from(data.x()[i as usize * width + feature]));
         let mean = column().sum::<f64>() / count;
         let variance = column().map(|v| (v - mean) * (v - mean)).sum::<f64>() / count;
-        // Equal values can leave a rounding residue, which must not be blown up to 1.
+        // Equal values can leave a rounding error, which must not be scaled up to 1.
         let constant = column().all(|v| v == f64::from(data.x()[train[0] as usize * width + feature]));
         let scale = if constant || variance <= 0.0 { 0.0 } else { 1.0 / variance.sqrt() };
         scaling.mean.push(mean);
@@ -33,14 +32,14 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
     data.notes.push("features are standardised with the training part's mean and deviation".to_owned());
 }
 
-/// Classes that get their number as name: a label beyond it is an error wherever it is compared with a network.
+/// Classes that are named by their number: a label beyond them is an error when it is compared with a network.
 const MOST_NUMBERED: usize = 1 << 20;
 
 impl Preprocessing {
-    /// The samples of a source, prepared as the weights were trained.
+    /// The samples of a source, prepared as for the weights.
     ///
     /// # Errors
-    /// Where there are more or fewer features than the weights take, or a class that they do not know.
+    /// If there are more or fewer features than the weights take, or a class that they do not know.
     pub(super) fn prepare(&self, mut loaded: Loaded) -> Result<Loaded, DataError> {
         self.check_features(&loaded)?;
         self.number_classes(&mut loaded)?;
@@ -81,7 +80,7 @@ impl Preprocessing {
         ))
     }
 
-    /// Gives classes the numbers that the weights know them by. Classes without names are numbers already.
+    /// Numbers classes as the weights do. Classes without names are numbers already.
     fn number_classes(&self, loaded: &mut Loaded) -> Result<(), DataError> {
         let Target::Classes { labels, names, .. } = &loaded.dataset.target else { return Ok(()) };
         if self.classes.is_empty() {
@@ -106,7 +105,8 @@ impl Preprocessing {
         let highest = numbered.iter().copied().max().and_then(|most| usize::try_from(most).ok());
         let mut names = self.classes.clone();
         if !self.has_class_names() && highest.is_some_and(|most| most < MOST_NUMBERED) {
-            // A number beyond those that were trained on is still the number of an output; the network's shape decides.
+            // A number beyond the classes of the training may still be the number of an output; the network's shape
+            // decides.
             names.extend((names.len()..=highest.unwrap_or(0)).map(|class| class.to_string()));
         }
         loaded.dataset.target = Target::classes(numbered, names);
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(labels(&set), [1, 2, 1]);
         let error = known.prepare(loaded(&[0.0; 2], &[0, 1], &["bee", "dog"])).err().unwrap().to_string();
         assert!(error.contains("line 3") && error.contains("the class \"dog\"") && error.contains("\"ant\", \"bee\""));
-        // Numbers stay what they are, even beyond those that were trained on.
+        // Numbers are not changed, even beyond the classes of the training.
         let numbers = Preprocessing { classes: named(&["0", "1"]), ..Preprocessing::default() };
         let set = numbers.prepare(loaded(&[0.0; 2], &[1, 3], &[])).unwrap();
         assert_eq!(labels(&set), [1, 3]);

@@ -1,34 +1,34 @@
-//! How samples are prepared before a network sees them, and what its outputs mean.
+//! How samples are prepared before they are passed to a network, and what its outputs mean.
 //!
 //! Both belong to the weights and not to a file: a network that was trained on features with one mean and on classes in
-//! one order gives wrong answers for any other. A data set is loaded either to train on, which learns its
+//! one order gives wrong results for any other. A data set is loaded either for training, which derives its
 //! [`Preprocessing`] from the training part, or with one that weights were trained with.
 
 use super::Scaling;
 use serde::{Deserialize, Serialize};
 
-/// What weights expect of the samples that they are given, and what their outputs mean.
+/// The preparation of samples that weights require, and the meaning of their outputs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Preprocessing {
-    /// A name for each feature in the network's order; empty where features have none, as for images.
+    /// A name for each feature in the network's order; empty if features have no names, as for images.
     pub features: Vec<String>,
-    /// Whether the names of features and targets are those of a header, by which columns are found. Otherwise columns
-    /// are found by position.
+    /// Whether the names of features and targets come from a header, so that columns are found by name. Otherwise
+    /// columns are found by position.
     pub is_named: bool,
-    /// The names of the target's columns; empty where the source has none.
+    /// The names of the target's columns; empty if the source has none.
     pub targets: Vec<String>,
-    /// A name for each class in the order of the outputs; empty where the source has values.
+    /// A name for each class in the order of the outputs; empty if the source has values.
     pub classes: Vec<String>,
-    /// How features are standardised; `None` where they are taken as the source gives them.
+    /// How features are standardised; `None` if they are used as they are in the source.
     pub scaling: Option<Scaling>,
-    /// Where a source for each input is joined: the preparation of each, by the input's name.
+    /// If each input has its own source: the preparation of each, by the input's name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub inputs: Vec<(String, Self)>,
 }
 
 impl Preprocessing {
-    /// True where every number in it can have come from data.
+    /// True if every number in it can have come from data.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         if !self.inputs.iter().all(|(_, own)| own.inputs.is_empty() && own.is_sound()) {
@@ -39,7 +39,7 @@ impl Preprocessing {
         mean.len() == scale.len() && fits(mean.len()) && mean.iter().chain(scale).all(|v| v.is_finite())
     }
 
-    /// True where data that are prepared by themselves may differ from data that are prepared with this.
+    /// True if data prepared with this may differ from data prepared by their own statistics.
     #[must_use]
     pub fn matters(&self) -> bool {
         self.scaling.is_some() || self.has_class_names() || self.inputs.iter().any(|(_, own)| own.matters())
@@ -50,7 +50,7 @@ impl Preprocessing {
         self.inputs.iter().find(|(input, _)| input == name).map(|(_, own)| own)
     }
 
-    /// True where both prepare samples in the same way. Classes that are numbers may be more on one side.
+    /// True if both prepare samples in the same way. If classes are numbers, one side may have more of them.
     #[must_use]
     pub fn is_as(&self, other: &Self) -> bool {
         let classes = self.classes == other.classes || !(self.has_class_names() || other.has_class_names());
@@ -59,7 +59,7 @@ impl Preprocessing {
         self.scaling == other.scaling && self.features == other.features && classes && inputs
     }
 
-    /// True where classes have names that are not simply their numbers.
+    /// True if classes have names that are not just their numbers.
     #[must_use]
     pub fn has_class_names(&self) -> bool {
         self.classes.iter().enumerate().any(|(number, name)| *name != number.to_string())
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_the_same_after_a_file() {
+    fn the_preparation_is_unchanged_after_writing_and_reading() {
         let scaling = Scaling { mean: vec![0.1, 1e300], scale: vec![1.0 / 3.0, f64::MIN_POSITIVE] };
         let known = Preprocessing {
             features: named(&["a \"b\"", "c"]),

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a data set's features were standardised with: `(value - mean) * scale`.
+/// The parameters that a data set's features were standardised with: `(value - mean) * scale`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Scaling {
     pub mean: Vec<f64>,

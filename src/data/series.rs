@@ -1,4 +1,4 @@
-//! Time series: stretches of the lines of a table, whose target is what the next lines hold.
+//! Time series: windows over the lines of a table, whose target is the lines that follow.
 
 use super::dataset::Loaded;
 use super::error::quoted;
@@ -10,14 +10,15 @@ use crate::tensor::{Shape, plural};
 use csv::{ReaderBuilder, StringRecord};
 use std::path::Path;
 
-/// Values that all samples hold at most.
+/// The largest number of values in all samples.
 const MOST_VALUES: usize = 1 << 30;
 
-/// The samples of the columns of a table: `window` lines each, `[window, columns]`, with the next `horizon` lines as
-/// target, `[horizon, columns]`; one begins at every line.
+/// Samples of the columns of a table: `window` lines each, `[window, columns]`, with the next `horizon` lines as
+/// target, `[horizon, columns]`; a sample begins at every line.
 ///
 /// # Errors
-/// Where the file cannot be read, lacks a column, holds something else than numbers there, or is shorter than a sample.
+/// If the file cannot be read, lacks a column, contains something other than numbers there, or is shorter than a
+/// sample.
 pub(super) fn load(path: &Path, columns: &[TargetColumn], [window, horizon]: [usize; 2]) -> Result<Loaded, DataError> {
     let file = shown(path);
     let Lines { names, values } = read_columns(&read_file(path)?, &file, columns)?;
@@ -69,7 +70,7 @@ fn read_columns(bytes: &[u8], file: &str, columns: &[TargetColumn]) -> Result<Li
     let mut values = Vec::new();
     loop {
         let damaged = |e: csv::Error| {
-            let found = format!("text that is no table ({e})");
+            let found = format!("text that is not a table ({e})");
             DataError::content(file, Place::Whole, found, "cells", "quote cells that contain commas")
         };
         if !reader.read_record(&mut cells).map_err(damaged)? {
@@ -96,8 +97,8 @@ fn read_columns(bytes: &[u8], file: &str, columns: &[TargetColumn]) -> Result<Li
     Ok(Lines { names, values })
 }
 
-/// The columns by number with their names, and whether the first line is one of names: it is where columns are asked
-/// for by name, or a chosen cell is not a number.
+/// The column numbers with their names, and whether the first line is a header: it is one if columns are selected by
+/// name, or if a selected cell is not a number.
 fn choose(
     first: &StringRecord,
     line: u64,
@@ -142,13 +143,13 @@ fn number(cell: Option<&str>, file: &str, line: u64, (column, name): (usize, &st
     })
 }
 
-/// Brings every column to mean 0 and deviation 1 over the lines that the training part has, in samples and targets.
+/// Scales every column to mean 0 and deviation 1 over the lines of the training part, in samples and targets.
 pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
     let Target::Values { values, shape } = &data.target else { return };
     let sample = data.sample();
     let (&[window, width], Some(&last)) = (&sample.0[..], train.last()) else { return };
     let (last, x) = (last as usize, data.x());
-    // Each line comes once: as the first of a sample, or as one of the last sample.
+    // Each line occurs once: as the first line of a sample, or in the last sample.
     let firsts = (0..last).flat_map(|sample| &x[sample * window * width..][..width]);
     let rest = x[last * window * width..][..window * width].iter();
     let lines = firsts.chain(rest).chain(&values[last * shape.len()..][..shape.len()]);
@@ -172,7 +173,7 @@ pub(super) fn standardize(data: &mut Dataset, train: &[u32]) {
     data.notes.push(note.to_owned());
 }
 
-/// Standardises targets as the lines of samples are.
+/// Standardises targets like the lines of samples.
 pub(super) fn scale_targets(data: &mut Dataset, scaling: &Scaling) {
     let Target::Values { values, shape } = &mut data.target else { return };
     let width = shape.0.last().copied().unwrap_or(0).min(scaling.mean.len());

@@ -1,36 +1,36 @@
-//! The order of an epoch as a function: which sample is at a place is computed from the place alone, by the host
-//! and by a GPU alike, so that neither keeps or sends an order.
+//! The order of an epoch as a function: the host and a GPU compute the sample at a position directly, so that neither
+//! stores nor transfers the order.
 //!
-//! A network of Feistel's (Luby and Rackoff 1988) permutes the numbers of a few bits; what falls outside the samples is
-//! permuted again until it falls inside (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). As a shuffle
-//! for GPUs: Mitchell, Stokes, Frank and Holmes 2021, "Bandwidth-Optimal Random Shuffling for GPUs".
+//! A Feistel network (Luby and Rackoff 1988) permutes the numbers of a few bits; a result beyond the last sample is
+//! permuted again until it is valid (Black and Rogaway 2002, "Ciphers with Arbitrary Finite Domains"). For its use as a
+//! shuffle on GPUs see Mitchell, Stokes, Frank and Holmes 2021, "Bandwidth-Optimal Random Shuffling for GPUs".
 
 use crate::model::Rng;
 
-/// Rounds, each with its key. Over 40,000 epochs of 10 to 1,437 samples, no preference of samples for places or
-/// neighbours can be distinguished from chance; with 8 rounds neighbours among 10 to 64 samples show one of 2 %, with 6
-/// one of 6 %.
+/// The number of rounds, each with its own key. Over 40,000 epochs of 10 to 1,437 samples, no preference of samples for
+/// positions or neighbours can be distinguished from chance; with 8 rounds, neighbours among 10 to 64 samples show a
+/// preference of 2 %, with 6 rounds one of 6 %.
 pub const ROUNDS: usize = 12;
 
 /// A permutation of `0..len`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shuffle {
     len: u32,
-    /// Bits of the lower half; the upper half has as many, or one less.
+    /// The number of bits of the lower half; the upper half has as many, or one less.
     low: u32,
     high: u32,
     keys: [u32; ROUNDS],
 }
 
 impl Shuffle {
-    /// The permutation of `len` numbers that a stream of a seed's generator gives.
+    /// The permutation of `len` numbers that a stream of a seed's generator defines.
     #[must_use]
     pub fn new(len: u32, seed: u64, stream: u64) -> Self {
         let mut rng = Rng::new(seed, stream);
         Self::of(len, [(); ROUNDS].map(|()| (rng.next_u64() >> 32) as u32))
     }
 
-    /// That with these keys.
+    /// The permutation with these keys.
     #[must_use]
     pub fn of(len: u32, keys: [u32; ROUNDS]) -> Self {
         let bits = (u32::BITS - len.saturating_sub(1).leading_zeros()).max(2);
@@ -38,13 +38,13 @@ impl Shuffle {
         Self { len, low: bits - high, high, keys }
     }
 
-    /// What distinguishes it from other permutations of as many numbers.
+    /// The keys, which determine the permutation.
     #[must_use]
     pub const fn keys(&self) -> [u32; ROUNDS] {
         self.keys
     }
 
-    /// The number at `place`, both below `len`.
+    /// The number at position `place`, both below `len`.
     #[must_use]
     pub fn at(&self, place: u32) -> u32 {
         let mut number = [place];
@@ -58,7 +58,7 @@ impl Shuffle {
 
     /// Fills `out` `[len]` with the elements of `from` `[len]` in this order. Allocates nothing.
     pub fn fill(&self, from: &[u32], out: &mut [u32]) {
-        /// Places looked at together.
+        /// The number of positions that are computed together.
         const BLOCK: usize = 256;
         let Some(last) = from.len().checked_sub(1) else { return };
         let (mut numbers, mut places) = ([0; BLOCK], [0u16; BLOCK]);
@@ -72,7 +72,7 @@ impl Shuffle {
                 let mut outside = 0;
                 for i in 0..left {
                     let (number, place) = (numbers[i], places[i]);
-                    // What is outside is written again; to ask would cost more.
+                    // Numbers that are out of range are overwritten later; a condition would cost more.
                     out[usize::from(place)] = from[(number as usize).min(last)];
                     (numbers[outside], places[outside]) = (number, place);
                     outside += usize::from(number >= self.len);
@@ -82,7 +82,7 @@ impl Shuffle {
         }
     }
 
-    /// One pass of each number through the network, over all numbers of its bits.
+    /// Applies the network once to each number, over all numbers of its bits.
     #[inline]
     fn pass(&self, numbers: &mut [u32]) {
         #[cfg(target_arch = "x86_64")]
@@ -113,7 +113,7 @@ impl Shuffle {
     }
 }
 
-/// 16 bits that depend on all bits of both.
+/// 16 bits that depend on all bits of both arguments.
 #[inline(always)]
 const fn hash(value: u32, key: u32) -> u32 {
     let mixed = (value ^ key).wrapping_mul(0x9E37_79B1);
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_comes_once() {
+    fn every_number_occurs_once() {
         for len in (0..70).chain([255, 256, 257, 1437, 65_537, 100_000]) {
             let shuffle = Shuffle::new(len, 3, u64::from(len));
             let mut seen: Vec<u32> = (0..len).map(|place| shuffle.at(place)).collect();
@@ -149,15 +149,15 @@ mod tests {
         }
     }
 
-    /// Chi squared of counts that should be equal, over its degrees of freedom: about 1, with a deviation of `sqrt(2 /
-    /// n)`.
+    /// Chi squared of counts that should be equal, divided by its degrees of freedom: about 1, with a deviation of
+    /// `sqrt(2 / n)`.
     fn chi_squared(counts: &[u32]) -> f64 {
         let mean = counts.iter().sum::<u32>() as f64 / counts.len() as f64;
         counts.iter().map(|c| (f64::from(*c) - mean).powi(2) / mean).sum::<f64>() / (counts.len() - 1) as f64
     }
 
     #[test]
-    fn epochs_are_as_different_as_chance_has_them() {
+    fn epochs_differ_like_random_orders() {
         for len in [10u32, 20, 64, 100, 1437] {
             let n = len as usize;
             let (mut places, mut neighbours, mut fixed) = (vec![0; n * 16], vec![0; n], 0u32);
@@ -165,7 +165,7 @@ mod tests {
             for epoch in 0..epochs {
                 let shuffle = Shuffle::new(len, 7, epoch);
                 let order: Vec<u32> = (0..len).map(|place| shuffle.at(place)).collect();
-                // Which sixteenth a sample is in, and how far apart neighbours were.
+                // Which sixteenth of the epoch a sample is in, and the distances of neighbours.
                 for (place, number) in order.iter().enumerate() {
                     places[*number as usize * 16 + place * 16 / n] += 1;
                     fixed += u32::from(place == *number as usize);
@@ -180,7 +180,7 @@ mod tests {
             }
             let found = chi_squared(&neighbours[1..]);
             assert!((found - 1.0).abs() < 4.0 * (2.0 / (n - 2) as f64).sqrt(), "{len}: neighbours {found}");
-            // A permutation leaves one number in its place, on the average.
+            // On average, a permutation leaves one number in its position.
             let fixed = f64::from(fixed) / epochs as f64;
             assert!((fixed - 1.0).abs() < 0.08, "{len}: {fixed} in their places");
         }

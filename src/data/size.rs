@@ -1,5 +1,4 @@
-//! What a data set will take of memory, from the sizes of its files and the fields of its preset: nothing is read but
-//! headers.
+//! Estimates the memory of a data set from the sizes of its files and the fields of its preset: only headers are read.
 
 use super::Request;
 use super::text::MOST_HELD;
@@ -12,12 +11,12 @@ use std::path::Path;
 /// Bytes of one value in memory.
 const VALUE: u64 = size_of::<f32>() as u64;
 
-/// What a data set takes, in bytes; of files that cannot be looked at, nothing.
+/// The memory of a data set, in bytes; 0 for files that cannot be opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataSize {
-    /// Samples and targets, for as long as the run lasts.
+    /// Samples and targets, which are kept during the whole run.
     pub held: u64,
-    /// What is held besides while the files are read.
+    /// Additional memory while the files are read.
     pub reading: u64,
 }
 
@@ -32,7 +31,7 @@ impl DataSize {
     }
 }
 
-/// What the data set of `source` will take, where `base` is the folder that relative paths start from.
+/// The memory of the data set of `source`; relative paths are relative to `base`.
 #[must_use]
 pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> DataSize {
     let targets = if request.loss.wants_classes() { 1 } else { request.output.len() };
@@ -53,7 +52,7 @@ pub fn expected_size(source: &DataSource, request: &Request, base: &Path) -> Dat
         DataSource::SourceCode => DataSize::new(1 << 19, 0),
         DataSource::Text { path, tokens } => running_text(&base.join(path), tokens),
         DataSource::Series { path, window, horizon, .. } => {
-            // A line is part of as many samples as it has neighbours.
+            // A line is part of as many samples as a window has lines.
             let table = text(&base.join(path));
             let times = window.saturating_add(*horizon) as u64;
             DataSize::new(table.held.saturating_mul(times), table.reading.saturating_add(table.held))
@@ -80,7 +79,7 @@ fn len(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |m| m.len())
 }
 
-/// A text: its bytes, unless they stay in the file; characters while they are numbered.
+/// A text: its bytes, unless they stay in the file, and its characters while they are numbered.
 fn running_text(path: &Path, tokens: &Tokens) -> DataSize {
     /// The largest memory of a tokenizer and of the pieces that its threads work on.
     const TOKENIZER: u64 = 128 << 20;
@@ -90,24 +89,24 @@ fn running_text(path: &Path, tokens: &Tokens) -> DataSize {
         Tokens::Bytes => DataSize::new(len, 0),
         Tokens::Chars => DataSize::new(len, len.saturating_mul(5)),
         Tokens::File(_) if len > MOST_IN_MEMORY => DataSize::new(0, TOKENIZER),
-        // A token of four bytes stands for a byte at least.
+        // A token of four bytes represents at least one byte of text.
         Tokens::File(_) => DataSize::new(len.saturating_mul(4), TOKENIZER),
     }
 }
 
-/// A table: a number of it takes four characters at least, with what parts it from the next, more often than not.
+/// A table: a number takes at least four characters, including the separator, in most cases.
 fn text(path: &Path) -> DataSize {
     DataSize::new(len(path), len(path))
 }
 
-/// A file of bytes that each become a value, packed by gzip or not.
+/// A file of bytes that each become a value, possibly packed by gzip.
 fn bytes_of(path: &Path) -> DataSize {
     let packed = len(path);
     let count = unpacked_len(path).unwrap_or(packed);
     DataSize::new(count.saturating_mul(VALUE), count)
 }
 
-/// The length that a file packed by gzip says it has, modulo 4 GiB; nothing for other files.
+/// The unpacked length that a gzip file declares, modulo 4 GiB; `None` for other files.
 fn unpacked_len(path: &Path) -> Option<u64> {
     let mut file = File::open(path).ok()?;
     let (mut magic, mut word) = ([0; 2], [0; 4]);
@@ -120,9 +119,9 @@ fn unpacked_len(path: &Path) -> Option<u64> {
     Some(u64::from(u32::from_le_bytes(word)))
 }
 
-/// An array of NumPy's.
+/// A NumPy array.
 fn array(path: &Path) -> DataSize {
-    /// A header's usual length.
+    /// The usual length of a header.
     const HEAD: u64 = 128;
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(HEAD).read_to_end(&mut head));
@@ -130,14 +129,14 @@ fn array(path: &Path) -> DataSize {
     DataSize::new(len(path) / width * VALUE, len(path))
 }
 
-/// Bytes of one item, from the header of an array: `'descr': '<f8'`.
+/// Bytes of one element, from the header of an array: `'descr': '<f8'`.
 fn item_width(head: &str) -> Option<u64> {
     let (_, rest) = head.split_once("'descr':")?;
     let kind = rest.split('\'').nth(1)?;
     kind.trim_start_matches(|c: char| !c.is_ascii_digit()).parse().ok().filter(|w| (1..=16).contains(w))
 }
 
-/// The arrays of an archive, whose items may be bytes.
+/// The arrays of an archive, whose elements may be bytes.
 fn archive(path: &Path) -> DataSize {
     let open = File::open(path).ok().and_then(|f| zip::ZipArchive::new(f).ok());
     let Some(mut archive) = open else { return DataSize::default() };
@@ -146,7 +145,7 @@ fn archive(path: &Path) -> DataSize {
     DataSize::new(unpacked, unpacked)
 }
 
-/// Files in the folders of a folder.
+/// The files in the subfolders of a folder.
 fn pictures(path: &Path) -> usize {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|e| e.path());
     entries(path).filter(|p| p.is_dir()).map(|class| entries(&class).count()).sum()

@@ -1,5 +1,4 @@
-//! The data set of one source as it gives it: read, drawn or bundled, and prepared by itself or as given weights were
-//! trained.
+//! The data set of one source: read, drawn or bundled, and prepared by its own statistics or as for given weights.
 
 use super::dataset::Loaded;
 use super::{
@@ -10,16 +9,16 @@ use crate::model::{DataSource, DataSpec, Targets};
 use crate::tensor::Shape;
 use std::path::Path;
 
-/// What is taken of a source.
+/// What is used of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     /// Samples and targets.
     Whole,
-    /// Samples alone: what is in the place of targets means nothing.
+    /// Samples only: the targets have no meaning.
     Samples,
 }
 
-/// The data set of a source, prepared as the weights that `known` belongs to were trained.
+/// The data set of a source, prepared as for the weights that `known` belongs to.
 pub(super) fn known_as(
     source: &DataSource,
     request: &Request,
@@ -34,8 +33,8 @@ pub(super) fn known_as(
     Ok(loaded)
 }
 
-/// The data set of a source, its features standardised over the part that trains by `spec`, where the source asks for
-/// that.
+/// The data set of a source, its features standardised over the training part of the split `spec`, if the source asks
+/// for that.
 pub(super) fn learnt(
     source: &DataSource,
     spec: &DataSpec,
@@ -55,7 +54,7 @@ pub(super) fn learnt(
     Ok(loaded)
 }
 
-/// The data set of a source as it gives it, with the columns that `known` names, where it names any.
+/// The data set of a source as it is, with the columns that `known` names, if it names any.
 fn read(
     source: &DataSource,
     request: &Request,
@@ -69,9 +68,9 @@ fn read(
     }
     let none = Shape::default();
     let input = if source.gives_tokens() { &none } else { request.only(source)? };
-    // Tokens are the bytes of a column, of at most so many tokens.
+    // Tokens are the bytes of a column, up to this number.
     let text = request.inputs.first().filter(|input| input.content.is_tokens()).map(|_| input.len());
-    // Names of classes, and numbers that stand for some, become 0 and 1 where a loss asks for them.
+    // Names of classes, and numbers that represent them, become 0 and 1 if a loss requires that.
     let classes = request.loss.wants_classes();
     let names_classes = request.loss.targets() != Targets::Values;
     let loaded = match source {
@@ -106,7 +105,7 @@ fn read(
             text::load(source, request, base, known)?
         }
         DataSource::Joined { .. } => {
-            let help = "sources are joined only once: give each input a source of its own";
+            let help = "a joined source cannot contain another one: give each input its own source";
             return Err(DataError::field("type", source.name(), "a source of one input", help));
         }
     };
@@ -116,7 +115,7 @@ fn read(
     }
 }
 
-/// Samples whose whole numbers are tokens.
+/// Samples that are whole numbers used as tokens.
 fn tokens_of(mut loaded: Loaded) -> Result<Loaded, DataError> {
     let width = loaded.dataset.sample().len().max(1);
     let whole = |v: &f32| (v.fract() == 0.0 && (0.0..=f32::from(u16::MAX) * 256.0).contains(v)).then_some(*v as i32);

@@ -3,23 +3,23 @@
 use super::DataError;
 use crate::model::{DataSpec, Rng, SplitKind};
 
-/// The generator's stream for the split, apart from every other use of a run's seed.
+/// The generator's stream for the split, separate from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0001;
 
-/// Sample numbers of the two parts: disjoint, both ascending, together every sample but those of a series that overlap
-/// the held-out part.
+/// Sample numbers of the two parts: disjoint, both ascending, together all samples except those of a series that
+/// overlap the held-out part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     pub train: Vec<u32>,
     pub held_out: Vec<u32>,
 }
 
-/// Divides `n` samples as `spec` asks; a share is rounded up, so that a fifth of 1,797 is 360. Samples that share data
-/// with those held out are in neither part.
+/// Divides `n` samples as `spec` says; a share is rounded up, so that a fifth of 1,797 is 360. Samples that share data
+/// with held-out ones are in neither part.
 ///
 /// # Errors
-/// Where samples that follow one another are to be shuffled, or `spec.held_out` is negative, not finite, a broken
-/// count, or leaves nothing to train on.
+/// If consecutive samples would be shuffled, or `spec.held_out` is negative, not finite, a count that is not whole, or
+/// leaves nothing to train on.
 pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
     let share = spec.held_out;
     let refused = |expected: String| {
@@ -41,11 +41,11 @@ pub fn split(n: usize, spec: &DataSpec, seed: u64) -> Result<Split, DataError> {
         return refused("a share from 0 to below 1, or a count".to_owned());
     }
     if share >= 1.0 && share.fract() != 0.0 {
-        return refused("a whole number of samples, as it is not below 1".to_owned());
+        return refused("a whole number of samples, because it is not below 1".to_owned());
     }
     let held = spec.held_out_of(n);
     if n > 0 && held == n {
-        return refused(format!("fewer than the {n} samples there are"));
+        return refused(format!("fewer than all {n} samples"));
     }
     let mut train: Vec<u32> = (0..total).collect();
     if spec.split == SplitKind::Shuffled {

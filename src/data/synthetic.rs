@@ -1,7 +1,7 @@
-//! Data drawn from a seed: small problems whose shape the user can see.
+//! Data drawn from a seed: small problems that are easy to visualise.
 //!
-//! Everything comes from [`Rng`] and `libm`, so a seed gives the same samples on every machine. Classes take turns,
-//! sample by sample: every part of the set is balanced.
+//! Everything comes from [`Rng`] and `libm`, so that a seed gives the same samples on every machine. Classes alternate
+//! from sample to sample, so that every part of the set is balanced.
 
 use super::dataset::Loaded;
 use super::{DataError, Dataset, InputSamples, Preprocessing, Target};
@@ -9,26 +9,26 @@ use crate::model::{DataSource, Rng};
 use crate::tensor::Shape;
 use std::f64::consts::{PI, TAU};
 
-/// The generator's stream for samples, apart from every other use of a run's seed.
+/// The generator's stream for samples, separate from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0002;
-/// The most samples drawn.
+/// The largest number of samples.
 const MOST_SAMPLES: usize = 10_000_000;
-/// The most numbers drawn: samples times features.
+/// The largest number of values: samples times features.
 const MOST_VALUES: usize = 1 << 28;
-/// How far an arm of the spirals turns, in radians.
+/// The angle that an arm of the spirals turns through, in radians.
 const SPIRAL_TURN: f64 = 4.5;
 
 /// Draws a synthetic source; `input` and `output` give the number of variables and of target values of the regression.
 ///
 /// # Errors
-/// Where a field of the source has a value that cannot work.
+/// If a field of the source has an invalid value.
 pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64) -> Result<Loaded, DataError> {
     let mut rng = Rng::new(seed, STREAM);
     let dataset = match *source {
         DataSource::Spirals { samples, classes, noise } => {
             if classes == 0 || classes > samples {
                 let expected = "from 1 to the number of samples";
-                return Err(DataError::field("classes", classes, expected, "2 or 3 arms are easy to see"));
+                return Err(DataError::field("classes", classes, expected, "2 or 3 arms are typical"));
             }
             plane(source, classes, noise, samples, &mut rng, |class, rng| {
                 let along = rng.uniform();
@@ -45,7 +45,7 @@ pub(super) fn draw(source: &DataSource, input: &Shape, output: &Shape, seed: u64
         })?,
         DataSource::Circles { samples, noise, factor } => {
             if !(factor > 0.0 && factor < 1.0) {
-                let help = "0.5 leaves as much room between the circles as inside";
+                let help = "0.5 makes the gap between the circles as wide as the radius of the inner one";
                 return Err(DataError::field("factor", factor, "above 0 and below 1", help));
             }
             plane(source, 2, noise, samples, &mut rng, |class, rng| {
@@ -88,12 +88,12 @@ fn check(samples: usize, features: usize, noise: f64) -> Result<(), DataError> {
         return Err(DataError::field("samples", samples, format!("from 1 to {most}"), "1000 is a good start"));
     }
     if !(0.0..=1e6).contains(&noise) {
-        return Err(DataError::field("noise", noise, "a deviation from 0 to 1e6", "0.1 blurs the shapes a little"));
+        return Err(DataError::field("noise", noise, "a deviation from 0 to 1e6", "0.1 is a moderate value"));
     }
     Ok(())
 }
 
-/// Points of the plane; `point` gives a class's next one, to which normal noise of deviation `noise` is added.
+/// Points of the plane; `point` returns the next point of a class, to which normal noise of deviation `noise` is added.
 fn plane(
     source: &DataSource,
     classes: usize,
@@ -169,8 +169,8 @@ fn regression(
     })
 }
 
-/// Stretches of noisy sums of three sines, and the values after each: as many as the network has inputs and outputs.
-/// Amplitudes, periods and phases are drawn for each sample.
+/// Windows of noisy sums of three sines, with the values that follow each window: as many as the network has inputs and
+/// outputs. Amplitudes, periods and phases are drawn for each sample.
 fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng) -> Result<Dataset, DataError> {
     /// The periods of the sines, in positions.
     const PERIODS: [[f64; 2]; 3] = [[6.0, 12.0], [12.0, 24.0], [24.0, 48.0]];
@@ -196,7 +196,7 @@ fn waves([input, output]: [&Shape; 2], noise: f64, samples: usize, rng: &mut Rng
         inputs: InputSamples::only([seen], x),
         target: Target::Values { values, shape: [ahead].into() },
         feature_names: Vec::new(),
-        notes: vec![format!("to repeat the last value has a mean squared error of {error:.3} over all samples")],
+        notes: vec![format!("repeating the last value has a mean squared error of {error:.3} over all samples")],
         preprocessing: Preprocessing::default(),
     })
 }
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn the_first_samples_stay_what_they_are() {
-        // From an implementation of the generator and the formulas in another language.
+    fn the_first_samples_never_change() {
+        // These numbers come from an implementation of the generator and the formulas in another language.
         let expected = [
             [-0.461_831_35, -0.987_337_2],
             [-1.615_043_7, -0.227_703_46],
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn shapes_are_what_they_are_called() {
+    fn shapes_match_their_names() {
         let classes = |data: &Dataset| match &data.target {
             Target::Classes { labels, .. } => labels.clone(),
             Target::Values { .. } | Target::Windows(_) => panic!("classes"),
@@ -293,12 +293,12 @@ mod tests {
         for k in 0..3 {
             let column: Vec<f32> = values.iter().skip(k).step_by(3).copied().collect();
             let squares: f32 = column.iter().map(|v| v * v).sum::<f32>() / 400.0;
-            assert!((squares - 1.0).abs() < 1e-3, "every target has a scale of its own");
+            assert!((squares - 1.0).abs() < 1e-3, "every target is scaled separately");
         }
     }
 
     #[test]
-    fn fields_that_cannot_work_are_named() {
+    fn invalid_fields_are_reported() {
         let big = Shape::from([usize::MAX, 3]);
         let fails = |source: DataSource, input: &Shape, wanted: &str| {
             let text = draw(&source, input, &[1].into(), 0).err().unwrap().to_string();

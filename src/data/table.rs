@@ -1,4 +1,4 @@
-//! Text tables: one sample a line, one column the target.
+//! Text tables: one sample in each line, and one column as the target.
 
 mod select;
 
@@ -15,9 +15,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The most bytes that a packed table may unpack to.
+/// The largest unpacked size of a packed table, in bytes.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// What means a missing value in common exports, in lower case.
+/// The texts that common exports use for missing values, in lower case.
 const MISSING: [&str; 8] = ["", "?", "na", "n/a", "nan", "null", "none", "-"];
 const NUMBERS_HELP: &str = "write numbers with a decimal point and no unit; only the target column may hold names";
 const MISSING_HELP: &str = "fill in or remove incomplete lines: there is no default for missing values";
@@ -31,42 +31,42 @@ pub struct CsvOptions {
     pub target: TargetColumn,
     /// One ASCII character.
     pub delimiter: char,
-    /// Whether the target column names classes, or holds values.
+    /// Whether the target column contains names of classes, or values.
     pub classes: bool,
     pub features: FeatureColumns,
 }
 
-/// A text table in numbers.
+/// A text table as numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// `[lines.len(), feature_names.len()]`, finite; empty where the feature is a text.
+    /// `[lines.len(), feature_names.len()]`, finite; empty if the feature is a text.
     pub x: Vec<f32>,
-    /// The bytes of the feature that is a text, `[lines.len(), text]`, filled up with zeros.
+    /// The bytes of the feature if it is a text, `[lines.len(), text]`, padded with zeros.
     pub tokens: Option<Vec<i32>>,
-    /// One class a line (unnamed where the cells are whole numbers), or one value a line.
+    /// One class for each line (unnamed if the cells are whole numbers), or one value for each line.
     pub target: Target,
-    /// The header's names, or `column 1` and so on; of equal names the later ones have a number: `a`, `a.1`.
+    /// The header's names, or `column 1` and so on; repeated names are numbered: `a`, `a.1`.
     pub feature_names: Vec<String>,
-    /// The header's name for the target; `None` where there is no header.
+    /// The header's name of the target; `None` if there is no header.
     pub target_name: Option<String>,
-    /// Whether names are those of a header.
+    /// Whether names come from a header.
     pub is_named: bool,
     /// The line of each sample, from 1.
     pub lines: Vec<u64>,
-    /// What was decided about ambiguous content.
+    /// Decisions about ambiguous content.
     pub notes: Vec<String>,
 }
 
 /// The table in a text file, plain or gzip.
 ///
 /// # Errors
-/// Where the file is not UTF-8 text, has no sample, a line has another number of columns than the first, a cell is
-/// missing or no finite number, or the target column does not exist. Messages have the line and column.
+/// If the file is not UTF-8 text, has no sample, has a line whose number of columns differs from the first line's, a
+/// cell is missing or not a finite number, or the target column does not exist. Messages contain the line and column.
 pub fn read_csv(bytes: &[u8], file: &str, options: &CsvOptions) -> Result<Table, DataError> {
     read_known(bytes, file, options, None)
 }
 
-/// As [`read_csv`], with the columns that `known` names, where both it and the table have a header.
+/// As [`read_csv`], with the columns that `known` names, if both it and the table have a header.
 fn read_known(
     bytes: &[u8],
     file: &str,
@@ -76,7 +76,7 @@ fn read_known(
     let text = text_of(bytes, file)?;
     let mut rows = Rows::new(&text, file, options)?;
     let Some(first) = rows.next()? else {
-        let help = "write one sample a line, its columns separated by the delimiter";
+        let help = "write one sample for each line, its columns separated by the delimiter";
         return Err(DataError::content(file, Place::Whole, "an empty file", "lines of numbers", help));
     };
     let second = rows.next()?;
@@ -103,13 +103,7 @@ pub(super) fn text_of<'a>(bytes: &'a [u8], file: &str) -> Result<Cow<'a, str>, D
         let unpacked = gunzip(bytes, MOST_UNPACKED + 1, file)?;
         if unpacked.len() as u64 > MOST_UNPACKED {
             let (found, expected) = ("more when unpacked", format!("at most {}", Bytes(MOST_UNPACKED)));
-            return Err(DataError::content(
-                file,
-                Place::Whole,
-                found,
-                expected,
-                "unpack the file yourself, or split it",
-            ));
+            return Err(DataError::content(file, Place::Whole, found, expected, "unpack the file, or split it"));
         }
         unpacked.into()
     } else {
@@ -146,10 +140,10 @@ struct Rows<'a> {
     text: &'a str,
     file: &'a str,
     delimiter: char,
-    /// Columns that there must be.
+    /// The number of columns that are required.
     least: usize,
     reader: csv::Reader<&'a [u8]>,
-    /// Cells of the first line; 0 before it.
+    /// The number of cells of the first line; 0 before it is read.
     width: usize,
 }
 
@@ -176,12 +170,12 @@ impl<'a> Rows<'a> {
             let position = self.reader.position().clone();
             let damaged = |e: csv::Error| {
                 let at = Place::Line(position.line());
-                DataError::content(self.file, at, format!("text that is no table ({e})"), "cells", RAGGED_HELP)
+                DataError::content(self.file, at, format!("text that is not a table ({e})"), "cells", RAGGED_HELP)
             };
             if !self.reader.read_record(&mut cells).map_err(damaged)? {
                 return Ok(None);
             }
-            // The reader is before the blank lines that it is going to skip.
+            // The reader's position is before the blank lines that it will skip.
             let start = usize::try_from(position.byte()).unwrap_or(usize::MAX);
             let blank = self.text.as_bytes().iter().skip(start).take_while(|b| matches!(b, b'\r' | b'\n'));
             let line = position.line() + blank.filter(|&&b| b == b'\n').count() as u64;
@@ -201,7 +195,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The first line's number of cells: one for the target, and at least one feature.
+    /// The number of cells of the first line: one for the target, and at least one feature.
     fn checked_width(&self, cells: &StringRecord, line: u64) -> Result<usize, DataError> {
         if cells.len() >= self.least {
             return Ok(cells.len());
@@ -227,7 +221,7 @@ fn is_number(cell: &str) -> bool {
     cell.parse::<f64>().is_ok()
 }
 
-/// Whether the first line is a header: one of its cells is a word in a column that continues otherwise.
+/// Whether the first line is a header: one of its cells is a word in a column whose other cells are not.
 fn starts_with_names(first: &StringRecord, second: Option<&StringRecord>, options: &CsvOptions) -> bool {
     let is_name = |column: &TargetColumn| matches!(column, TargetColumn::Name(_));
     let asks_by_name = |range: &ColumnRange| is_name(&range.first) || is_name(&range.last);
@@ -245,11 +239,11 @@ fn starts_with_names(first: &StringRecord, second: Option<&StringRecord>, option
 /// Collects the lines' cells as features and targets.
 struct Columns<'a> {
     file: &'a str,
-    /// A name for every column, the target's too; empty names where there is no header.
+    /// A name for every column, including the target; empty names if there is no header.
     names: Vec<String>,
     header: bool,
     selected: Selected,
-    /// Whether numbers in the target column are names of classes too.
+    /// Whether numbers in the target column are class names too.
     are_names: bool,
     x: Vec<f32>,
     text: Option<Text>,
@@ -257,13 +251,13 @@ struct Columns<'a> {
     targets: Targets,
 }
 
-/// The column of texts so far.
+/// The text column so far.
 struct Text {
     /// Tokens of a sample.
     width: usize,
     /// `[lines, width]`.
     tokens: Vec<i32>,
-    /// Texts that were longer.
+    /// The number of texts that were truncated.
     cut: usize,
 }
 
@@ -359,7 +353,7 @@ impl<'a> Columns<'a> {
                 Err(self.wrong(line, column, cell, "a number that f32 can hold".to_owned(), NUMBERS_HELP))
             }
             _ => {
-                // The target's cell is read as a number only where the loss takes values.
+                // The target's cell is read as a number only if the loss takes values.
                 let help = if is_missing(cell) {
                     MISSING_HELP
                 } else if Some(column) == self.selected.target {
@@ -408,7 +402,7 @@ impl<'a> Columns<'a> {
         })
     }
 
-    /// Labels: the cells themselves where all are whole numbers, else the place of each name in alphabetical order.
+    /// Labels: the cells themselves if all are whole numbers, otherwise the index of each name in alphabetical order.
     fn classes(
         &self,
         texts: &BTreeMap<String, usize>,
@@ -418,7 +412,7 @@ impl<'a> Columns<'a> {
         let numbers = texts.keys().filter(|text| is_number(text)).count();
         if numbers < texts.len() || self.are_names {
             if numbers > 0 && numbers < texts.len() {
-                notes.push(format!("the target column mixes {numbers} numbers with words: all are taken as names"));
+                notes.push(format!("the target column mixes {numbers} numbers with words: all are read as names"));
             }
             let mut rank = vec![0; texts.len()];
             for (place, &number) in texts.values().enumerate() {
@@ -458,7 +452,7 @@ pub(super) fn load(path: &Path, options: &CsvOptions, known: Option<&Preprocessi
 }
 
 impl Table {
-    /// The table as a data set, its samples with their lines.
+    /// The table as a data set, with the line of each sample.
     pub(super) fn into_loaded(self, name: String, file: String) -> Loaded {
         let Self { x, tokens, target, feature_names, target_name, lines, notes, is_named } = self;
         let mut inputs = InputSamples::only([feature_names.len()], x);

@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// The bundled source code, in ASCII.
 const SOURCE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/source.txt"));
 
-/// Larger files of bytes are read during training, and not kept in memory.
+/// Larger files of bytes are read from the disk during training, and not kept in memory.
 pub(super) const MOST_HELD: u64 = 64 << 20;
 
 /// The random stream of additions, separate from every other use of a run's seed.
 const STREAM: u64 = 0x6461_7461_0003;
-/// The most digits of a number that is added.
+/// The largest number of digits of a summand.
 const DIGITS: usize = 3;
 /// The characters of additions, by code point.
 const SUM_SYMBOLS: &str = " +0123456789=";
@@ -32,8 +32,8 @@ pub(super) const SUM_LEN: usize = 3 * DIGITS + 3;
 /// The samples of a source of tokens for a network; `known` is what weights were trained with.
 ///
 /// # Errors
-/// Where the network takes other inputs than tokens, the file cannot be read, is shorter than a window, is not UTF-8
-/// where its characters are tokens, or has a character that `known` has not.
+/// If the network takes inputs other than tokens, or the file cannot be read, is shorter than a window, is not UTF-8
+/// although its characters are tokens, or contains a character that `known` does not have.
 pub(super) fn load(
     source: &DataSource,
     request: &Request,
@@ -100,7 +100,7 @@ fn notes(source: &DataSource) -> Vec<String> {
     vec![note.to_owned()]
 }
 
-/// A file whose bytes are tokens.
+/// A file whose bytes are the tokens.
 fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
     let len = fs::metadata(path).map_or(0, |m| if m.is_file() { m.len() } else { 0 });
     if len <= MOST_HELD {
@@ -114,7 +114,7 @@ fn bytes(path: &Path, layout: RowLayout) -> Result<TokenRows, DataError> {
 /// A tokenizer, which must have the tokens that `known` weights were trained with.
 ///
 /// # Errors
-/// Where it cannot be read, is no tokenizer, or another one.
+/// If it cannot be read, is not a tokenizer, or is a different one.
 pub(super) fn tokenizer_of(path: &Path, known: Option<&Preprocessing>) -> Result<Arc<Tokenizer>, DataError> {
     let tokenizer = Tokenizer::read(path)?;
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
@@ -146,19 +146,19 @@ fn symbols_of(text: &str) -> Vec<String> {
     present.filter_map(|(code, _)| char::from_u32(code as u32)).map(String::from).collect()
 }
 
-/// The characters of a file, by code point: its tokens.
+/// The characters of a file that are its tokens, by code point.
 ///
 /// # Errors
-/// Where it cannot be read, or is not UTF-8.
+/// If it cannot be read, or is not UTF-8.
 pub(super) fn characters_of(path: &Path) -> Result<Vec<String>, DataError> {
     Ok(symbols_of(utf8(&read_file(path)?, &shown(path))?))
 }
 
-/// A file whose characters are tokens.
+/// A file whose characters are the tokens.
 fn characters(path: &Path, layout: RowLayout, known: Option<&Preprocessing>) -> Result<TokenRows, DataError> {
     let (bytes, file) = (read_file(path)?, shown(path));
     let text = utf8(&bytes, &file)?;
-    // A character that is not in the text has no number.
+    // A character that does not occur in the text has no number.
     let mut numbers = vec![u32::MAX; char::MAX as usize + 1];
     let known = known.map(|known| &known.classes[..]).filter(|symbols| !symbols.is_empty());
     let symbols: Vec<String> = if let Some(known) = known { known.to_vec() } else { symbols_of(text) };
@@ -195,7 +195,7 @@ fn question(a: usize, b: usize) -> String {
     format!("{a:>DIGITS$}+{b:>DIGITS$}=")
 }
 
-/// An addition without its answer, such as `37+85=`, as samples have it; nothing for any other text.
+/// An addition without its answer, such as `37+85=`, in the form that samples have; `None` for any other text.
 pub(super) fn padded_sum(text: &str) -> Option<String> {
     let (a, b) = text.strip_suffix('=')?.split_once('+')?;
     let number = |text: &str| {
@@ -209,7 +209,7 @@ pub(super) fn padded_sum(text: &str) -> Option<String> {
 /// Distinct additions from a seed. A row contains the input of the network followed by its target: `" 37+ 85= 12"` and
 /// `" 122"`, where all positions before the answer are blanks.
 fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
-    /// Pairs of numbers that can be drawn; beyond half of them drawing different ones takes long.
+    /// The number of pairs that can be drawn; beyond half of them, drawing distinct pairs takes long.
     const MOST: usize = 500_000;
     if samples == 0 || samples > MOST {
         let help = "20000 are enough to learn addition from";
@@ -223,7 +223,7 @@ fn sums(samples: usize, seed: u64) -> Result<TokenRows, DataError> {
     let (mut rng, mut drawn) = (Rng::new(seed, STREAM), HashSet::with_capacity(samples));
     let mut tokens = Vec::with_capacity(samples * layout.stride);
     while drawn.len() < samples {
-        // Numbers of one, two and three digits are equally frequent, as long as there are pairs that were not drawn.
+        // Numbers of one, two and three digits are equally frequent, as long as undrawn pairs of them remain.
         let mut number = |tries: usize| {
             let digits = if tries < 8 { 1 + rng.below(DIGITS) } else { DIGITS };
             rng.below(10_usize.pow(digits as u32))

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The approximate number of bytes of a piece.
 const PIECE: usize = 64 << 10;
-/// The largest number of bytes of a piece, where there are few possible cuts.
+/// The largest number of bytes of a piece, used if there are few possible cuts.
 const MOST: usize = 4 << 20;
 /// Bytes before and after a cut for which separate encoding is compared with encoding both sides together.
 const AROUND: usize = 256;
@@ -28,7 +28,7 @@ pub(super) struct Piece {
     text: String,
     /// The number of tokens of the context.
     front: usize,
-    /// Where the text begins in the file, and where it ends.
+    /// The position in the file where the text begins, and the position where it ends.
     at: u64,
     end: u64,
 }
@@ -81,9 +81,9 @@ fn refused(why: NoTokens, tokenizer: &Tokenizer, file: &str, at: u64) -> DataErr
 pub(super) struct TextPieces {
     source: Box<dyn Read>,
     tokenizer: Arc<Tokenizer>,
-    /// As messages name it.
+    /// The file's name in messages.
     file: String,
-    /// Bytes that were read and are in no piece yet, and where the first of them is in the file.
+    /// Bytes that were read and belong to no piece yet, and the position of the first one in the file.
     bytes: Vec<u8>,
     at: u64,
     /// The last characters of the piece before.
@@ -101,10 +101,10 @@ impl TextPieces {
         &self.tokenizer
     }
 
-    /// The next piece; nothing at the end.
+    /// The next piece; `None` at the end.
     ///
     /// # Errors
-    /// Where the file cannot be read, is not UTF-8, or has no place for a cut.
+    /// If the file cannot be read, is not UTF-8, or has no position where it can be cut.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, DataError> {
         let mut wanted = 2 * PIECE;
         loop {
@@ -138,7 +138,7 @@ impl TextPieces {
             return Ok(());
         }
         let read = self.source.by_ref().take(missing).read_to_end(&mut self.bytes).map_err(|cause| {
-            let help = "leave the file as it is while it is read";
+            let help = "do not change the file while it is read";
             DataError::Read { file: self.file.clone(), cause, help }
         })?;
         self.has_ended = (read as u64) < missing;
@@ -197,7 +197,7 @@ fn cut(text: &str, tokenizer: &Tokenizer) -> Option<usize> {
     })
 }
 
-/// Whether the tokens on both sides of a place are those of the text around it.
+/// Whether separate encoding of both sides of a cut gives the same tokens as encoding the text around it.
 fn is_cut(text: &str, at: usize, tokenizer: &Tokenizer) -> bool {
     let from = text.floor_char_boundary(at.saturating_sub(AROUND));
     let to = text.floor_char_boundary((at + AROUND).min(text.len()));

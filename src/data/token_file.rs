@@ -59,7 +59,7 @@ impl TokenFolders {
     }
 }
 
-/// The error of tokens that cannot be kept.
+/// The error of tokens that cannot be stored.
 fn refused(folder: &Path, cause: io::Error) -> DataError {
     let help = "the tokens of a large text are kept there: free some space, or set XDG_CACHE_HOME to another folder";
     DataError::Read { file: folder.display().to_string(), cause, help }
@@ -69,7 +69,7 @@ impl TokenFile {
     /// Appends tokens.
     ///
     /// # Errors
-    /// Where there is no space.
+    /// If the disk is full.
     pub(super) fn add(&mut self, tokens: &[u32]) -> Result<(), DataError> {
         self.bytes.clear();
         self.width.encode(tokens, &mut self.bytes);
@@ -81,20 +81,20 @@ impl TokenFile {
     /// closes it.
     ///
     /// # Errors
-    /// Where it cannot be opened for reading.
+    /// If it cannot be opened for reading.
     pub(super) fn finish(self, key: Option<&TextKey>) -> Result<Tokenized, DataError> {
         let Self { file, width, len, .. } = self;
         let opened = file.reopen().map_err(|cause| refused(file.path(), cause))?;
         if let (Some(key), Some(folder)) = (key, file.path().parent().map(Path::to_owned)) {
             make_room(&folder, &prefix(key));
-            // Without a name the tokens are made again next time.
+            // A file without a name cannot be found again, so that the tokens are computed again next time.
             let _ = file.persist(folder.join(format!("{}{len}.tokens", prefix(key))));
         }
         Ok(Tokenized { store: TokenStore::File(Arc::new(opened), width), len })
     }
 }
 
-/// How the name of a file begins.
+/// The prefix of the file names.
 fn prefix(key: &TextKey) -> String {
     let mut hash = Fnv::new();
     hash.add(key.text.path.to_string_lossy().as_bytes());
@@ -105,7 +105,7 @@ fn prefix(key: &TextKey) -> String {
     format!("{:016x}-", hash.sum())
 }
 
-/// The files of tokens in a folder, with the number of tokens that each name says.
+/// The files of tokens in a folder, with the number of tokens in each name.
 fn files(folder: &Path) -> impl Iterator<Item = (PathBuf, String, u64)> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -115,7 +115,7 @@ fn files(folder: &Path) -> impl Iterator<Item = (PathBuf, String, u64)> {
     })
 }
 
-/// Removes the oldest files so that there is room for one more, and those of the same name.
+/// Removes the oldest files so that there is room for one more, and files of the same name.
 fn make_room(folder: &Path, prefix: &str) {
     let age = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).unwrap_or(UNIX_EPOCH);
     let (same, mut others): (Vec<_>, Vec<_>) = files(folder).partition(|(_, other, _)| other == prefix);
@@ -149,23 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_found_again_where_they_are_whole() {
+    fn complete_token_files_are_found_again() {
         let folder = tempfile::tempdir().unwrap();
         let folders = TokenFolders(vec![folder.path().join("tokens")]);
         assert_eq!(tokens(&written(&folders, &[5, 6, 7, 65_535, 1], Some(&key(1)))), [5, 6, 7, 65_535, 1]);
         assert_eq!(tokens(&folders.find(&key(1), Width::Two).unwrap()), [5, 6, 7, 65_535, 1]);
         assert!(folders.find(&key(2), Width::Two).is_none() && folders.find(&key(1), Width::Four).is_none());
-        // A truncated file is made again.
+        // A truncated file is computed again.
         let (path, ..) = files(&folders.0[0]).next().unwrap();
         File::options().write(true).open(path).unwrap().set_len(8).unwrap();
         assert!(folders.find(&key(1), Width::Two).is_none());
-        // A text that may still change has tokens without a name.
+        // The tokens of a text that may still change are stored without a name.
         let unnamed = written(&folders, &[1, 2], None);
         assert_eq!((tokens(&unnamed), files(&folders.0[0]).count()), (vec![1, 2], 1));
     }
 
     #[test]
-    fn few_files_are_kept_and_a_folder_that_takes_none_is_named() {
+    fn few_files_are_kept_and_an_unwritable_folder_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         let folders = TokenFolders(vec![folder.path().to_owned()]);
         (0..9).for_each(|i| drop(written(&folders, &[1, 2, 3], Some(&key(i)))));

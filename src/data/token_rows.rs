@@ -14,21 +14,21 @@ use std::sync::Arc;
 /// How a sequence is cut into rows, and a row into a sample and its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowLayout {
-    /// Tokens from the start of a row to that of the next one.
+    /// The distance between the starts of two consecutive rows, in tokens.
     pub(super) stride: usize,
-    /// Tokens of a sample, at the start of its row.
+    /// The number of tokens of a sample, at the start of its row.
     pub(super) width: usize,
     pub(super) target: RowTarget,
 }
 
-/// The target in a row.
+/// The position of the target in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RowTarget {
-    /// Where it begins.
+    /// Its first position.
     pub(super) at: usize,
-    /// Its classes: one for each position of the sample, or a single one.
+    /// Its number of classes: one for each position of the sample, or a single one.
     pub(super) classes: usize,
-    /// Whether it is a single class, and not one for each position.
+    /// Whether it is a single class, instead of one for each position.
     pub(super) is_single: bool,
 }
 
@@ -40,10 +40,10 @@ pub struct TokenRows {
     len: u64,
     layout: RowLayout,
     kind: TokenKind,
-    /// A text for each token, but of a tokenizer, which has them itself.
+    /// A text for each token; empty for a tokenizer, which has the texts itself.
     symbols: Vec<String>,
     digest: u64,
-    /// As messages name it.
+    /// The file's name in messages.
     file: String,
 }
 
@@ -54,7 +54,7 @@ impl PartialEq for TokenRows {
     }
 }
 
-/// The half of a row that is asked for.
+/// The requested part of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowPart {
     Sample,
@@ -73,7 +73,7 @@ impl TokenRows {
         Self::in_memory(store, len, (TokenKind::Chars, symbols), layout, file)
     }
 
-    /// Bytes in memory, each the token of its value.
+    /// Bytes in memory, whose values are the tokens.
     pub(super) fn of_bytes(bytes: Vec<u8>, layout: RowLayout, file: &str) -> Self {
         let len = bytes.len() as u64;
         Self::in_memory(TokenStore::Bytes(bytes), len, (TokenKind::Bytes, byte_symbols()), layout, file)
@@ -86,24 +86,24 @@ impl TokenRows {
         layout: RowLayout,
         file: &str,
     ) -> Self {
-        // What is in memory can be read.
+        // Tokens in memory can always be read.
         let digest = store.digest(len).unwrap_or(0);
         Self { store, len, layout, kind, symbols, digest, file: file.to_owned() }
     }
 
-    /// The first `len` bytes of a file, which stay there.
+    /// The first `len` bytes of a file, which stay in the file.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub(super) fn of_file(opened: File, len: u64, layout: RowLayout, file: &str) -> Result<Self, DataError> {
         let store = TokenStore::File(Arc::new(opened), Width::One);
         Self::checked(Tokenized { store, len }, (TokenKind::Bytes, byte_symbols()), layout, file)
     }
 
-    /// The tokens of a tokenizer.
+    /// Tokens made by a tokenizer.
     ///
     /// # Errors
-    /// Where they cannot be read.
+    /// If they cannot be read.
     pub(super) fn of_tokenizer(
         tokens: Tokenized,
         tokenizer: Arc<Tokenizer>,
@@ -130,7 +130,7 @@ impl TokenRows {
         usize::try_from(self.len / self.layout.stride as u64).unwrap_or(usize::MAX)
     }
 
-    /// True where there is no sample.
+    /// True if there are no samples.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -148,7 +148,7 @@ impl TokenRows {
         Shape::from([self.layout.width])
     }
 
-    /// The shape of a target: `[T]`, or `[]` where it is a single class.
+    /// The shape of a target: `[T]`, or `[]` if it is a single class.
     #[must_use]
     pub fn target_shape(&self) -> Shape {
         let RowTarget { classes, is_single, .. } = self.layout.target;
@@ -161,18 +161,18 @@ impl TokenRows {
         if let TokenKind::File(tokenizer) = &self.kind { tokenizer.symbols() } else { &self.symbols }
     }
 
-    /// What the tokens are.
+    /// What the tokens represent.
     pub(super) const fn kind(&self) -> &TokenKind {
         &self.kind
     }
 
-    /// The checksum of the tokens; of a large file that of its length and of pieces all over it.
+    /// The checksum of the tokens; for a large file, of its length and of pieces spread over it.
     #[must_use]
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Elements of one row's part.
+    /// The number of elements of one row's part.
     const fn part(&self, part: RowPart) -> (usize, usize) {
         match part {
             RowPart::Sample => (0, self.layout.width),
@@ -183,10 +183,10 @@ impl TokenRows {
     /// Copies parts of rows into `out`, one after the other; allocates nothing.
     ///
     /// # Errors
-    /// Where the file can no longer be read, or is shorter than it was.
+    /// If the file can no longer be read, or has become shorter.
     ///
     /// # Panics
-    /// Where `out` does not hold exactly as many, or an index is no row: mistakes of the caller.
+    /// If `out` does not have exactly the required length, or an index is not a row.
     pub fn fill(&self, rows: &[u32], part: RowPart, out: &mut [i32]) -> Result<(), DataError> {
         let (from, width) = self.part(part);
         assert_eq!(out.len(), rows.len() * width, "the buffer holds exactly the batch");
@@ -196,13 +196,13 @@ impl TokenRows {
         Ok(())
     }
 
-    /// As [`Self::fill`], of each part the first elements: as many as fit into `out` for each row.
+    /// Like [`Self::fill`], with only the first elements of each part: as many as fit into `out` for each row.
     ///
     /// # Errors
     /// As [`Self::fill`].
     ///
     /// # Panics
-    /// Where `out` holds more than the parts, or not the same for each row: mistakes of the caller.
+    /// If `out` is larger than the parts, or not a multiple of the number of rows.
     pub fn fill_first(&self, rows: &[u32], part: RowPart, out: &mut [i32]) -> Result<(), DataError> {
         let (from, width) = self.part(part);
         let len = out.len() / rows.len().max(1);
@@ -223,15 +223,15 @@ impl TokenRows {
         Ok(out)
     }
 
-    /// Copies tokens from `at` on.
+    /// Copies tokens from position `at` on.
     fn read(&self, at: u64, out: &mut [i32]) -> Result<(), DataError> {
         self.store.read(at, out).map_err(|cause| self.refused(cause))
     }
 
-    /// The tokens of a sample as text; bytes that are no UTF-8 are escapes.
+    /// The tokens of a sample as text; bytes that are not UTF-8 are escaped.
     #[must_use]
     pub fn text(&self, row: u32, part: RowPart) -> String {
-        // What cannot be read is an error where a batch needs it.
+        // A read error is reported when a batch needs these tokens.
         let tokens = self.rows(&[row], part).unwrap_or_default();
         match &self.kind {
             TokenKind::Bytes => {
@@ -254,7 +254,7 @@ impl TokenRows {
         }
     }
 
-    /// Where each token is for the first time, counted in tokens.
+    /// The position of the first occurrence of each token, counted in tokens.
     fn firsts(&self) -> Result<Vec<Option<u64>>, DataError> {
         let mut firsts = vec![None; self.symbols().len()];
         let mut piece = vec![0; PIECE];
@@ -274,10 +274,10 @@ impl TokenRows {
         Ok(firsts)
     }
 
-    /// The first token that is not below `vocab`, with its place, and how many kinds would suffice.
+    /// The first token that is not below `vocab`, with its position, and the vocabulary size that would be sufficient.
     ///
     /// # Errors
-    /// Where the file cannot be read.
+    /// If the file cannot be read.
     pub(super) fn beyond(&self, vocab: usize) -> Result<Option<Beyond>, DataError> {
         if vocab >= self.symbols().len() {
             return Ok(None);
@@ -300,21 +300,21 @@ impl TokenRows {
     }
 
     fn refused(&self, cause: io::Error) -> DataError {
-        let help = "leave the file as it is while it is trained on";
+        let help = "do not change the file while the network trains on it";
         DataError::Read { file: self.file.clone(), cause, help }
     }
 }
 
-/// A token that a network does not know.
+/// A token that the network does not have.
 pub(super) struct Beyond {
     pub(super) token: usize,
     pub(super) symbol: String,
     pub(super) place: Place,
-    /// The least vocabulary that holds every token of the text.
+    /// The smallest vocabulary that contains every token of the text.
     pub(super) enough: usize,
 }
 
-/// A text for each byte: the character itself where it is printable, otherwise its escape.
+/// A text for each byte: the character if it is printable, otherwise its escape.
 pub(super) fn byte_symbols() -> Vec<String> {
     let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
     let symbol = |byte: u8| if is_plain(byte) { char::from(byte).into() } else { byte.escape_ascii().to_string() };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_the_same_wherever_tokens_are() {
+    fn rows_are_the_same_in_memory_and_in_a_file() {
         let bytes: Vec<u8> = (0..=255).cycle().take(1000).collect();
         let (_folder, path) = temporary_file("t");
         std::fs::write(&path, &bytes).unwrap();
@@ -356,18 +356,18 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_became_shorter_is_an_error_and_no_crash() {
+    fn a_file_that_became_shorter_is_an_error_and_not_a_crash() {
         let (_folder, path) = temporary_file("t");
         std::fs::write(&path, vec![65; 100]).unwrap();
         let rows = TokenRows::of_file(File::open(&path).unwrap(), 100, windows(9), "t").unwrap();
         std::fs::write(&path, vec![65; 50]).unwrap();
         assert_eq!(rows.rows(&[1], RowPart::Sample).unwrap(), [65; 9]);
         let text = rows.rows(&[9], RowPart::Sample).unwrap_err().to_string();
-        assert!(text.contains("leave the file as it is"), "{text}");
+        assert!(text.contains("do not change the file"), "{text}");
     }
 
     #[test]
-    fn tokens_beyond_a_vocabulary_are_found_with_their_place() {
+    fn tokens_beyond_a_vocabulary_are_found_with_their_position() {
         let rows = TokenRows::of_bytes(b"abcz~az~".to_vec(), windows(3), "t");
         let beyond = rows.beyond(100).unwrap().unwrap();
         assert_eq!((beyond.token, &*beyond.symbol, beyond.place, beyond.enough), (122, "z", Place::Byte(3), 127));

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Where tokens are.
+/// The storage of tokens.
 #[derive(Clone, Debug)]
 pub(super) enum TokenStore {
     /// In memory, one byte each, if there are at most 256 kinds.
@@ -18,7 +18,7 @@ pub(super) enum TokenStore {
     File(Arc<File>, Width),
 }
 
-/// Bytes of a token in a file, the lowest first.
+/// Bytes of a token in a file, in little-endian order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
     One = 1,
@@ -26,14 +26,14 @@ pub(super) enum Width {
     Four = 4,
 }
 
-/// The tokens of a text, and how many there are.
+/// The tokens of a text, and their number.
 #[derive(Clone)]
 pub(super) struct Tokenized {
     pub(super) store: TokenStore,
     pub(super) len: u64,
 }
 
-/// What the tokens of a text depend on.
+/// Everything that determines the tokens of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TextKey {
     pub(super) text: FileVersion,
@@ -41,7 +41,7 @@ pub(super) struct TextKey {
     pub(super) tokenizer: u64,
 }
 
-/// A file as it was at a time.
+/// A version of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileVersion {
     pub(super) path: PathBuf,
@@ -59,7 +59,7 @@ impl Width {
         self as usize
     }
 
-    /// Appends tokens to `out` as they are in a file.
+    /// Appends tokens to `out` in their format in a file.
     pub(super) fn encode(self, tokens: &[u32], out: &mut Vec<u8>) {
         for token in tokens {
             out.extend_from_slice(&token.to_le_bytes()[..self.bytes()]);
@@ -71,7 +71,7 @@ impl TokenStore {
     /// Copies tokens from number `at` on; allocates nothing.
     ///
     /// # Errors
-    /// Where the file can no longer be read, or is shorter than it was.
+    /// If the file can no longer be read, or has become shorter.
     pub(super) fn read(&self, at: u64, out: &mut [i32]) -> io::Result<()> {
         let start = at as usize;
         match self {
@@ -85,7 +85,7 @@ impl TokenStore {
             }
             Self::File(file, width) => {
                 // The tokens are read into the end of the buffer and widened from the front, so that none is
-                // overwritten before it is read.
+                // overwritten before it is used.
                 let (count, width) = (out.len(), width.bytes());
                 let first = (4 - width) * count;
                 read_at(file, &mut bytemuck::cast_slice_mut(out)[first..], at * width as u64)?;
@@ -100,7 +100,7 @@ impl TokenStore {
         Ok(())
     }
 
-    /// A checksum of the tokens, of which there are `len`; of a file that of its length and of pieces all over it.
+    /// A checksum of the `len` tokens; for a file, of its length and of pieces spread over it.
     ///
     /// # Errors
     /// As [`Self::read`].

@@ -1,5 +1,5 @@
-//! A text as the tokens of a tokenizer. They are made once, by several threads, and kept: in memory, or, of a large
-//! text, in a file in the user's cache folder.
+//! A text as the tokens of a tokenizer. They are computed once, by several threads, and kept: in memory, or, for a
+//! large text, in a file in the user's cache folder.
 
 use super::file::shown;
 use super::text_pieces::{Encoded, Piece, TextPieces};
@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes of a text whose tokens are held in memory.
+/// The size of texts, in bytes, up to which tokens are kept in memory.
 pub(super) const MOST_IN_MEMORY: u64 = 16 << 20;
 
-/// Texts in memory that are remembered.
+/// The number of texts whose tokens are kept in memory.
 const REMEMBERED: usize = 2;
 
 /// A file that was changed this recently may be changed again without a new modification time.
@@ -32,7 +32,7 @@ const MOST_THREADS: usize = 16;
 /// The most recently made tokens, the newest last. A thread that needs tokens that are being made waits for them.
 static MADE: Mutex<Vec<(TextKey, Tokenized)>> = Mutex::new(Vec::new());
 
-/// Bytes of the text that is being read, and how many of them are tokenized.
+/// The size of the text that is being read, in bytes, and how many bytes are tokenised.
 static READING: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 /// The share of a text whose tokens are made, from 0 to 1, while a text is being tokenised.
@@ -63,7 +63,7 @@ impl Drop for Reading {
     }
 }
 
-/// Whether a source is a text whose tokenization takes so long that it is done only for a run.
+/// Whether a source is a text whose tokenisation takes so long that it is done only for a run.
 pub(super) fn takes_long(source: &DataSource, base: &Path) -> bool {
     let DataSource::Text { path, tokens: Tokens::File(_) } = source else { return false };
     std::fs::metadata(base.join(path)).is_ok_and(|found| found.len() > MOST_IN_MEMORY)
@@ -72,8 +72,8 @@ pub(super) fn takes_long(source: &DataSource, base: &Path) -> bool {
 /// The tokens of a text.
 ///
 /// # Errors
-/// Where it cannot be read, is not UTF-8 or has a character without a token; where the tokens of a large one cannot be
-/// kept.
+/// If the text cannot be read, is not UTF-8 or has a character without a token, or if the tokens of a large text cannot
+/// be stored.
 pub(super) fn tokenized(path: &Path, tokenizer: &Arc<Tokenizer>) -> Result<Tokenized, DataError> {
     let file = shown(path);
     let help = "check the path and its permissions; relative paths start at the preset's folder";
@@ -103,7 +103,7 @@ pub(super) fn tokenized(path: &Path, tokenizer: &Arc<Tokenizer>) -> Result<Token
     Ok(tokens)
 }
 
-/// Makes the tokens of a text, in a file where there are folders for it.
+/// Tokenises a text, into a file if there are folders for it.
 fn make(
     pieces: TextPieces,
     file: &str,
@@ -125,7 +125,7 @@ fn remember(made: &mut Vec<(TextKey, Tokenized)>, key: Option<TextKey>, tokens: 
     made.drain(..surplus);
 }
 
-/// What the tokens of a text are found by; nothing where it may still change.
+/// The key of a text's tokens; `None` if the text may still change.
 fn key_of(path: &Path, found: &Metadata, tokenizer: &Tokenizer) -> Option<TextKey> {
     let changed = found.modified().ok()?;
     let is_settled = changed.elapsed().is_ok_and(|age| age > SETTLED_AFTER);
@@ -133,7 +133,7 @@ fn key_of(path: &Path, found: &Metadata, tokenizer: &Tokenizer) -> Option<TextKe
     is_settled.then(|| TextKey { text, tokenizer: tokenizer.digest() })
 }
 
-/// Where tokens go.
+/// The destination of tokens.
 enum Out {
     Memory(Vec<u32>),
     File(TokenFile),

@@ -1,4 +1,5 @@
-//! Tokenizers: a file in the form of Hugging Face's `tokenizers` says how a text becomes tokens, and tokens text again.
+//! Tokenizers: a file in the format of Hugging Face's `tokenizers` defines how text becomes tokens, and tokens become
+//! text.
 //!
 //! Only byte-pair encodings are supported. Settings that make tokens depend on more than the text are ignored: dropout
 //! of merges, truncation and padding. No token is added before or after a text.
@@ -13,14 +14,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the tokens of a text are, with all that is needed to write them as text.
+/// What the tokens of a text represent, with everything that is needed to convert them to text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     /// Bytes.
     Bytes,
     /// Characters.
     Chars,
-    /// Those of a tokenizer.
+    /// Tokens of a tokenizer.
     File(Arc<Tokenizer>),
 }
 
@@ -30,9 +31,9 @@ pub struct Tokenizer {
     /// A distinct text for each token.
     symbols: Vec<String>,
     facts: Facts,
-    /// Of the file's bytes.
+    /// The checksum of the file.
     digest: u64,
-    /// As messages name it.
+    /// The file's name in messages.
     file: String,
 }
 
@@ -51,13 +52,13 @@ impl PartialEq for Tokenizer {
 
 impl Eq for Tokenizer {}
 
-/// The tokenizer that was read last: data, their view and what is written with them want the same one.
+/// The tokenizer that was read last, because data, their view and texts written with them use the same one.
 static LAST: Mutex<Option<Arc<Tokenizer>>> = Mutex::new(None);
 
 /// Why a text has no tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoTokens {
-    /// Characters without a token, each with its first byte in the text.
+    /// Characters without a token, each with its byte position in the text.
     Unknown(Vec<(usize, char)>),
     /// The tokenizer failed, and why.
     Failed(String),
@@ -67,7 +68,7 @@ impl Tokenizer {
     /// Reads a file of a tokenizer.
     ///
     /// # Errors
-    /// Where it cannot be read, is no file of a tokenizer, or one of another kind than byte-pair encodings.
+    /// If it cannot be read, is not a tokenizer, or is not a byte-pair encoding.
     pub(super) fn read(path: &Path) -> Result<Arc<Self>, DataError> {
         let (bytes, file) = (read_file(path)?, shown(path));
         let digest = Fnv::of(&bytes);
@@ -95,7 +96,7 @@ impl Tokenizer {
         Ok(Self { inner, symbols, facts, digest: Fnv::of(bytes), file: file.to_owned() })
     }
 
-    /// A text for each token. Tokens that are no whole characters have escapes.
+    /// A text for each token. Tokens that are not whole characters are escaped.
     pub(super) fn symbols(&self) -> &[String] {
         &self.symbols
     }
@@ -105,7 +106,7 @@ impl Tokenizer {
         self.digest
     }
 
-    /// The file, as messages name it.
+    /// The file's name in messages.
     pub(super) fn file(&self) -> &str {
         &self.file
     }
@@ -137,7 +138,7 @@ impl Tokenizer {
         Ok(unknown)
     }
 
-    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD; numbers that are no tokens are omitted.
+    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD; invalid token numbers are omitted.
     pub(super) fn decode(&self, tokens: &[u32]) -> String {
         decoded(&self.inner, tokens)
     }
@@ -155,7 +156,7 @@ fn decoded(inner: &tokenizers::Tokenizer, tokens: &[u32]) -> String {
     guarded(|| inner.decode(tokens, false)).unwrap_or_default()
 }
 
-/// A distinct text for each token: as it is written after itself, or escapes if it is not made of whole characters.
+/// A distinct text for each token: its text after another token, or escapes if it does not consist of whole characters.
 fn symbols_of(inner: &tokenizers::Tokenizer, facts: &Facts) -> Vec<String> {
     let vocabulary = inner.get_vocab(true);
     let len = vocabulary.values().max().map_or(0, |last| *last as usize + 1);
@@ -209,7 +210,7 @@ impl Continued {
         Self { tokenizer, tokens: Vec::new(), given: (0, 0) }
     }
 
-    /// The text that a token completes: nothing in the middle of a character.
+    /// The text that a token completes; empty in the middle of a character.
     pub(super) fn push(&mut self, token: u32) -> String {
         self.tokens.push(token);
         let text = self.tokenizer.decode(&self.tokens);
@@ -224,7 +225,7 @@ impl Continued {
         new
     }
 
-    /// What is left.
+    /// The remaining text.
     pub(super) fn finish(self) -> String {
         self.tokenizer.decode(&self.tokens).get(self.given.1..).unwrap_or_default().to_owned()
     }

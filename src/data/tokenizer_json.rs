@@ -1,32 +1,32 @@
-//! The document of a tokenizer, looked at before the library that uses it reads it: what is wrong is said with its
-//! place, and what would make tokens depend on more than the text is taken out.
+//! Checks the document of a tokenizer before the library reads it. Errors are reported with their position; settings
+//! that make tokens depend on more than the text are removed.
 
 use super::error::quoted;
 use super::{DataError, Place};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 
-/// What is expected of such a file.
+/// The expected content of such a file.
 pub(super) const EXPECTED: &str = "a tokenizer.json of Hugging Face's tokenizers library";
 
-/// The largest number of a token; more kinds are a mistake, and each takes memory.
+/// The largest number of a token; a larger vocabulary is considered a mistake, because each token takes memory.
 const LARGEST: u64 = (1 << 24) - 1;
 
-/// What a document says of its tokenizer.
+/// What a document says about its tokenizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Whether a token stands for every character there is: those of its bytes, or one for what is unknown.
+    /// Whether there is a token for every character: those of its bytes, or one for unknown characters.
     pub(super) covers_all: bool,
-    /// Whether the characters of tokens stand for bytes.
+    /// Whether the characters of tokens represent bytes.
     pub(super) is_of_bytes: bool,
-    /// Whether it says how tokens are written.
+    /// Whether the document says how tokens are converted to text.
     pub(super) has_decoder: bool,
 }
 
-/// The document of a byte-pair encoding as the library is to read it, and what it says.
+/// The document of a byte-pair encoding in the form that the library reads, and what it says.
 ///
 /// # Errors
-/// Where it is no JSON, none of a tokenizer, or says what cannot be.
+/// If it is not JSON, not a tokenizer, or contradicts itself.
 pub(super) fn checked(bytes: &[u8], file: &str) -> Result<(Vec<u8>, Facts), DataError> {
     let help = "data.tokens is \"bytes\", \"chars\", or a file that Tokenizer.save wrote";
     if bytes.trim_ascii().is_empty() {
@@ -88,9 +88,9 @@ fn facts(document: &Value) -> Result<Facts, Wrong> {
     Ok(Facts { covers_all, is_of_bytes, has_decoder })
 }
 
-/// Whether each token has a number of its own.
+/// Whether each token has a distinct number.
 fn check_numbers(vocab: &Map<String, Value>, document: &Value) -> Result<(), Wrong> {
-    let expected = "a whole number of its own, below 16777216";
+    let expected = "a whole number below 16777216 that no other token has";
     let mut tokens: HashMap<u64, &str> = HashMap::with_capacity(vocab.len());
     for (token, number) in vocab {
         let fits = number.as_u64().filter(|number| *number <= LARGEST);
@@ -116,7 +116,7 @@ fn check_numbers(vocab: &Map<String, Value>, document: &Value) -> Result<(), Wro
     Ok(())
 }
 
-/// Whether merges join tokens to tokens. The library takes that for granted.
+/// Whether merges join existing tokens to existing tokens. The library does not check that.
 fn check_merges(vocab: &Map<String, Value>, merges: &[Value], model: &Map<String, Value>) -> Result<(), Wrong> {
     let prefix = model.get("continuing_subword_prefix").and_then(Value::as_str).unwrap_or_default();
     let known: HashSet<&str> = vocab.keys().map(String::as_str).collect();
@@ -142,15 +142,15 @@ fn check_merges(vocab: &Map<String, Value>, merges: &[Value], model: &Map<String
     Ok(())
 }
 
-/// Whether a part of a tokenizer, or one of those that it is a sequence of, turns bytes into characters.
+/// Whether a part of a tokenizer, or an element of a sequence of parts, turns bytes into characters.
 fn has_byte_level(part: Option<&Value>) -> bool {
     let Some(part) = part else { return false };
     let parts = ["pretokenizers", "normalizers"].iter().filter_map(|list| part.get(*list)?.as_array()).flatten();
     part.get("type").and_then(Value::as_str) == Some("ByteLevel") || parts.into_iter().any(|p| has_byte_level(Some(p)))
 }
 
-/// The byte that a character of a vocabulary of bytes stands for: itself where it is printable in Latin-1, otherwise
-/// the next of those that are not, from U+0100 on.
+/// The byte that a character of a byte vocabulary represents: itself if it is printable in Latin-1; otherwise such
+/// bytes are numbered from U+0100 on.
 pub(super) fn byte_of(c: char) -> Option<u8> {
     let is_plain = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     match u32::from(c) {
@@ -159,7 +159,7 @@ pub(super) fn byte_of(c: char) -> Option<u8> {
     }
 }
 
-/// The characters of a vocabulary of bytes, by byte.
+/// The characters of a byte vocabulary, indexed by byte.
 fn characters_of_bytes() -> impl Iterator<Item = char> {
     ('!'..='\u{1ff}').filter(|c| byte_of(*c).is_some())
 }

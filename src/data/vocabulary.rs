@@ -1,4 +1,4 @@
-//! The texts that tokens stand for: the user's text becomes tokens, and tokens become text again.
+//! The texts of tokens: converts the user's text to tokens, and tokens to text.
 
 use super::text::{SUM_LEN, characters_of, padded_sum, sum_symbols, tokenizer_of};
 use super::token_rows::byte_symbols;
@@ -9,25 +9,25 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The texts that a network's tokens stand for.
+/// The texts of a network's tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vocabulary {
     kind: TokenKind,
-    /// The text of each token; nothing for a tokenizer, which has them itself. The text of a byte that cannot be
-    /// printed is its escape.
+    /// The text of each token; empty for a tokenizer, which has the texts itself. A byte that cannot be printed is
+    /// escaped.
     symbols: Vec<String>,
-    /// The tokens of a whole text, where each sample begins one: an addition. Nothing where samples are stretches of a
+    /// The tokens of a whole text, if each sample begins a new text (an addition); `None` if samples are windows of a
     /// long text.
     pub line: Option<usize>,
 }
 
 impl Vocabulary {
-    /// The vocabulary of a source, with the symbols of the weights where `known` has some. Nothing where the source
-    /// gives no tokens, or neither a source nor symbols are known.
+    /// The vocabulary of a source, with the symbols of the weights if `known` has any. `None` if the source has no
+    /// tokens, or if neither a source nor symbols are known.
     ///
     /// # Errors
-    /// Where the characters of a text are to be read from its file, and it cannot be read or is not UTF-8; where a
-    /// tokenizer cannot be read, or is another one than that of the weights.
+    /// If the characters of a text must be read from its file and it cannot be read or is not UTF-8; if a tokenizer
+    /// cannot be read, or is not that of the weights.
     pub fn of(
         source: Option<&DataSource>,
         base: &Path,
@@ -50,7 +50,7 @@ impl Vocabulary {
         })
     }
 
-    /// That of a data set whose tokens are those of a tokenizer.
+    /// The vocabulary of a data set whose tokens are those of a tokenizer.
     #[must_use]
     pub fn of_tokenized(set: &Dataset) -> Option<Self> {
         let Target::Windows(rows) = &set.target else { return None };
@@ -70,7 +70,7 @@ impl Vocabulary {
         Self { kind: TokenKind::Bytes, symbols: byte_symbols(), line: None }
     }
 
-    /// The vocabulary whose tokens have these names, where each is a character, or they are those of bytes.
+    /// The vocabulary whose tokens have these names, if each name is a character, or if they are those of bytes.
     fn of_symbols(symbols: &[String]) -> Option<Self> {
         let bytes = Self::bytes();
         if symbols == bytes.symbols {
@@ -85,26 +85,26 @@ impl Vocabulary {
         if let TokenKind::File(tokenizer) = &self.kind { tokenizer.symbols() } else { &self.symbols }
     }
 
-    /// The number of tokens that stand for something.
+    /// The number of tokens that have a meaning.
     #[must_use]
     pub fn len(&self) -> usize {
         self.symbols().len()
     }
 
-    /// Whether no token means anything.
+    /// Whether no token has a meaning.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.symbols().is_empty()
     }
 
-    /// What a token is called: its character, or a byte's escape.
+    /// The name of a token: its character, or a byte's escape.
     #[must_use]
     pub fn symbol(&self, token: usize) -> &str {
         self.symbols().get(token).map_or("", String::as_str)
     }
 
-    /// The user's text as samples have it: the numbers of an addition padded with blanks. Any other text is left as it
-    /// is.
+    /// The user's text in the form that samples have: the numbers of an addition are padded with blanks. Any other text
+    /// is unchanged.
     #[must_use]
     pub fn arranged<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let padded = self.line.and_then(|_| padded_sum(text));
@@ -152,7 +152,7 @@ impl Vocabulary {
     }
 }
 
-/// Characters in their order, each once.
+/// The distinct characters, in their order.
 fn each_once(chars: impl Iterator<Item = char>) -> Vec<char> {
     let mut found = Vec::new();
     chars.for_each(|c| {
@@ -163,17 +163,17 @@ fn each_once(chars: impl Iterator<Item = char>) -> Vec<char> {
     found
 }
 
-/// Turns tokens that come one by one into text.
+/// Converts tokens to text one by one.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
-    /// The first bytes of a character whose others have not come yet.
+    /// The first bytes of a character that is still incomplete.
     bytes: Vec<u8>,
-    /// Where the tokens are those of a tokenizer.
+    /// The decoder, if the tokens are those of a tokenizer.
     continued: Option<Continued>,
 }
 
 impl Decoder {
-    /// The text that a token completes: nothing in the middle of a character of several bytes. Bytes that are no UTF-8
+    /// The text that a token completes; empty in the middle of a character of several bytes. Bytes that are not UTF-8
     /// become U+FFFD.
     pub fn push(&mut self, vocabulary: &Vocabulary, token: usize) -> String {
         match &vocabulary.kind {
@@ -189,13 +189,13 @@ impl Decoder {
         }
     }
 
-    /// The characters that are whole, taken out of the bytes.
+    /// Removes the complete characters from the bytes, and returns them.
     fn complete(&mut self) -> String {
         let mut text = String::new();
         while !self.bytes.is_empty() {
             let (valid, broken) = match std::str::from_utf8(&self.bytes) {
                 Ok(whole) => (whole.len(), 0),
-                // Where nothing says how much is broken, the rest has not come yet.
+                // If the error has no length, the rest of the character has not arrived yet.
                 Err(error) => (error.valid_up_to(), error.error_len().unwrap_or(0)),
             };
             text.push_str(&String::from_utf8_lossy(&self.bytes[..valid]));
@@ -210,7 +210,7 @@ impl Decoder {
         text
     }
 
-    /// What replaces the bytes of a character that did not become whole.
+    /// The replacement for bytes that did not become a character.
     #[must_use]
     pub fn finish(self) -> String {
         if let Some(continued) = self.continued {
@@ -235,18 +235,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_the_same_text_again() {
+    fn bytes_are_converted_back_to_the_same_text() {
         let bytes = of(&DataSource::SourceCode);
         let text = "a \u{e4} \u{20ac} \u{1f980}\n";
         let tokens = bytes.tokens(text, 256).unwrap();
         assert_eq!((tokens.len(), through(&bytes, &tokens)), (text.len(), text.to_owned()));
-        // A network of ASCII alone does not know the rest; each character is named once.
+        // A network for ASCII has no tokens for the other characters; each of them is named once.
         assert_eq!(bytes.tokens("\u{e4}b\u{e4}\u{20ac}", 128), Err(vec!['\u{e4}', '\u{20ac}']));
         assert_eq!(bytes.tokens("fn", 128), Ok(vec![102, 110]));
     }
 
     #[test]
-    fn a_character_comes_once_it_is_whole_and_broken_bytes_are_marked() {
+    fn a_character_is_returned_once_complete_and_invalid_bytes_are_marked() {
         let bytes = of(&DataSource::SourceCode);
         let mut decoder = Decoder::default();
         assert_eq!([0xe2, 0x82, 0xac].map(|byte| decoder.push(&bytes, byte)), ["", "", "\u{20ac}"]);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_have_13_characters_and_are_padded() {
+    fn additions_have_13_characters_and_are_padded() {
         let sums = of(&DataSource::Sums { samples: 5 });
         assert_eq!((sums.len(), sums.line), (13, Some(12)));
         assert_eq!(sums.arranged("37+85="), " 37+ 85=");
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_know_their_symbols_and_sources_their_own() {
+    fn symbols_come_from_the_weights_or_from_the_source() {
         let known = |symbols: &[&str]| Preprocessing {
             classes: symbols.iter().map(ToString::to_string).collect(),
             ..Preprocessing::default()
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_a_tokenizer_become_the_same_text_again() {
+    fn tokens_of_a_tokenizer_are_converted_back_to_the_same_text() {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json");
         let source = DataSource::Text { path: "t.txt".into(), tokens: Tokens::File(own) };
         let found = of(&source);
         let text = "pub fn l\u{e4}uft() {}\n";
         let tokens = found.tokens(text, 557).unwrap();
         assert_eq!((found.len(), tokens.len(), through(&found, &tokens)), (557, 12, text.to_owned()));
-        // A network of fewer tokens does not know the rest; each character is named once.
+        // A network of fewer tokens does not have the others; each character is named once.
         assert_eq!(found.tokens("pub pub", 400), Err(vec!['p', 'u', 'b']));
         let known = Preprocessing { classes: vec!["a".into()], ..Preprocessing::default() };
         assert!(Vocabulary::of(Some(&source), Path::new(""), Some(&known)).is_err());

@@ -1,7 +1,7 @@
 //! How far the functions that a step computes are from their exact values, over all inputs.
 //!
-//! The exact values are those of `f64` functions, which are good to about 2^-46 of themselves: more than enough to
-//! judge results of 24 bits.
+//! The exact values are those of `f64` functions, whose relative error is about 2^-46: more than enough to judge
+//! results of 24 bits.
 
 use super::cpu::kernels::functions::{Numbers, evaluate};
 use super::cpu::{detect_isa, usable_cores};
@@ -44,7 +44,7 @@ impl Unit {
 /// How far results are from exact values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 pub struct Accuracy {
-    /// Inputs that were looked at.
+    /// The number of inputs that were tested.
     pub inputs: u64,
     /// The largest error in units in the last place of the exact result, among those that are normal numbers, and its
     /// input.
@@ -53,21 +53,21 @@ pub struct Accuracy {
     /// The largest error relative to the exact result, among those that are normal numbers, and its input.
     pub relative: f64,
     pub relative_at: f32,
-    /// The largest error itself, among exact results up to 2, and its input. Where a function crosses zero, this is
-    /// what counts.
+    /// The largest absolute error, among exact results up to 2, and its input. This is the relevant error where a
+    /// function crosses zero.
     pub absolute: f64,
     pub absolute_at: f32,
     /// The largest error of results below the normal numbers, in multiples of the smallest of them.
     pub denormal_units: f64,
-    /// Results that are no number where the exact one is, or the other way round; infinities likewise.
+    /// Results that are NaN although the exact one is a number, or the other way round; also wrong infinities.
     pub wrong: u64,
     /// The input of one of them.
     pub wrong_at: Option<u32>,
 }
 
-/// The distance of neighbouring `f32` numbers at the size of `exact`.
+/// The distance between neighbouring `f32` numbers of the size of `exact`.
 fn unit(exact: f64) -> f64 {
-    // Zero and all that is below the normal numbers have the distance of the smallest of these.
+    // For zero and denormal numbers, the distance is that of the smallest normal numbers.
     libm::ldexp(1.0, libm::frexp(exact.abs().max(f64::from(f32::MIN_POSITIVE))).1 - 24)
 }
 
@@ -76,10 +76,10 @@ impl Accuracy {
         const LARGEST: f64 = f32::MAX as f64;
         self.inputs += 1;
         let (size, found) = (exact.abs(), f64::from(found));
-        // Next to the end of the range, rounding decides between the largest number and infinity.
+        // At the end of the range, rounding decides between the largest number and infinity.
         let near_end = |v: f64| v.abs() >= LARGEST * (1.0 - 1e-6) && v.is_sign_negative() == exact.is_sign_negative();
         if exact.is_nan() || found.is_nan() || size > LARGEST || found.is_infinite() {
-            // Comparisons with what is not a number are false.
+            // Comparisons with NaN are false.
             let agree = (exact.is_nan() && found.is_nan()) || (near_end(exact) && near_end(found));
             if !agree {
                 self.wrong += 1;
@@ -104,7 +104,7 @@ impl Accuracy {
         }
     }
 
-    /// Whether two units err alike; which input is named does not matter.
+    /// Whether two units have the same errors; the inputs that are named may differ.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let of = |a: &Self| (a.inputs, a.units, a.relative, a.absolute, a.denormal_units, a.wrong);
@@ -128,20 +128,20 @@ impl Accuracy {
     }
 }
 
-/// How many inputs of a function are looked at.
+/// Which inputs of a function are tested.
 pub struct Survey<'a> {
-    /// Every how many bit patterns one is taken; at least 1.
+    /// The distance between tested bit patterns; at least 1.
     pub every: u64,
-    /// Receives the share that is done, from several threads.
+    /// Receives the share of the work that is done, from several threads.
     pub progress: &'a (dyn Fn(f64) + Sync),
 }
 
 impl Survey<'_> {
-    /// The accuracy of a function on each of `units`. Threads share the inputs; results do not depend on their number,
-    /// but for which of several inputs with the same error is named.
+    /// The accuracy of a function on each of `units`. Threads share the inputs. Results do not depend on the number of
+    /// threads, except for which of several inputs with the same error is named.
     ///
     /// # Errors
-    /// What went wrong on a device, or where the system refuses a thread.
+    /// If a device fails, or the system refuses to start a thread.
     pub fn measure(&self, function: Function, units: &[Unit]) -> Result<Vec<Accuracy>, ExecError> {
         let count = PATTERNS.div_ceil(self.every.max(1));
         let gpus: Vec<Option<Mutex<GpuFunctions>>> =
@@ -164,7 +164,7 @@ impl Survey<'_> {
         std::thread::scope(|scope| {
             for index in 1..usable_cores().min(inputs.chunks as usize).max(1) {
                 let name = format!("stepgraph-functions-{index}");
-                // Where the system refuses a thread, the others do its share.
+                // If the system refuses to start a thread, the other threads do its work.
                 if let Err(why) = std::thread::Builder::new().name(name).spawn_scoped(scope, work) {
                     log::warn!("a thread could not be started: {why}");
                 }
@@ -175,7 +175,7 @@ impl Survey<'_> {
         failed.map_or(Ok(found), Err)
     }
 
-    /// Takes chunks of inputs until there are none.
+    /// Takes chunks of inputs until none are left.
     fn work(
         &self,
         function: Function,
@@ -194,7 +194,7 @@ impl Survey<'_> {
             }
             let used = (count - chunk * len).min(len) as usize;
             for (i, x) in x.as_mut_slice().iter_mut().enumerate() {
-                // After the last input come others that were looked at.
+                // The elements after the last input contain inputs that were already tested.
                 let index = (chunk * len + i as u64) % count;
                 *x = f32::from_bits((index * self.every) as u32);
             }
@@ -228,11 +228,11 @@ struct Chunks {
     len: u64,
     /// The next chunk that no thread has claimed.
     next: AtomicU64,
-    /// Whether a thread failed.
+    /// Whether a thread has failed.
     ended: AtomicBool,
 }
 
-/// What a GPU needs for a function; nothing for a CPU.
+/// The GPU's kernel and memory for a function; `None` for a CPU.
 fn gpu_part(unit: &Unit, function: Function) -> Result<Option<Mutex<GpuFunctions>>, ExecError> {
     match unit {
         Unit::Cpu(_) => Ok(None),

@@ -1,10 +1,10 @@
-//! A stretch of memory on whatever device, taken once.
+//! A block of memory on any device, allocated once.
 
 use crate::exec::error::ExecError;
 use std::any::Any;
 use std::ptr::NonNull;
 
-/// One allocation, zeroed when it is taken and freed when its last user goes.
+/// One allocation, zeroed when it is made and freed when its last user is dropped.
 pub trait Block: Send + Sync {
     /// The address of its first byte.
     fn base(&self) -> u64;
@@ -12,23 +12,23 @@ pub trait Block: Send + Sync {
     /// Its size.
     fn bytes(&self) -> u64;
 
-    /// Its first byte, where the host can read and write it.
+    /// A pointer to its first byte, if the host can access it.
     fn host(&self) -> Option<NonNull<u8>> {
         None
     }
 
-    /// Copies the bytes from `start` on; waits for what this thread had the device do before.
+    /// Copies the bytes from `start` on; waits for all earlier work of this thread on the device.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     fn read(&self, start: u64, out: &mut [u8]) -> Result<(), ExecError>;
 
     /// Overwrites the bytes from `start` on.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     fn write(&self, start: u64, bytes: &[u8]) -> Result<(), ExecError>;
 
-    /// Itself, for the backend that made it.
+    /// The block as its concrete type, for the backend that made it.
     fn as_any(&self) -> &dyn Any;
 }

@@ -1,4 +1,4 @@
-//! Where the values of a step are in the host's memory: two allocations, made before anything is recorded, then sealed.
+//! The host memory for the values of a step: two allocations, made before anything is recorded, then sealed.
 
 use super::block::Block;
 use super::store::StepMemory;
@@ -31,7 +31,7 @@ impl Drop for HostBlock {
 }
 
 impl HostBlock {
-    /// The stretch of `len` bytes from `start` on, cut at the end.
+    /// The range of `len` bytes from `start` on, cut at the end.
     fn stretch(&self, start: u64, len: usize) -> (*mut u8, usize) {
         let (start, all) = (start.min(self.bytes) as usize, self.bytes as usize);
         // SAFETY: the start is inside the allocation or right behind it.
@@ -71,10 +71,10 @@ impl Block for HostBlock {
     }
 }
 
-/// The only place where memory for a CPU's steps is taken: blocks of these sizes, zeroed.
+/// The only place that allocates memory for a CPU's steps: blocks of these sizes, zeroed.
 ///
 /// # Errors
-/// Where the machine has not enough memory for all of them.
+/// If the machine has too little memory for all of them.
 pub(super) fn allocate(sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError> {
     let all = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
     let needed = Bytes(all);
@@ -90,7 +90,7 @@ pub(super) fn allocate(sizes: &[u64]) -> Result<Vec<Box<dyn Block>>, ExecError> 
     sizes.iter().map(block).collect()
 }
 
-/// A block of `bytes`, zeroed; nothing where the system refuses.
+/// A block of `bytes`, zeroed; `None` if the system refuses.
 fn host_block(bytes: u64) -> Option<HostBlock> {
     let size = usize::try_from(bytes.max(1)).ok()?;
     let align = if size >= 2 * HUGE_PAGE { HUGE_PAGE } else { 4096 };
@@ -106,7 +106,7 @@ fn host_block(bytes: u64) -> Option<HostBlock> {
     Some(HostBlock { base, layout, bytes })
 }
 
-/// Memory that can be addressed and no longer changed in extent.
+/// Memory that can be addressed and can no longer grow.
 pub struct SealedEnv {
     memory: StepMemory,
     /// The address of each buffer.
@@ -114,16 +114,16 @@ pub struct SealedEnv {
 }
 
 impl SealedEnv {
-    /// No memory is taken after this.
+    /// No memory is allocated after this.
     ///
     /// # Errors
-    /// Where the memory does not hold what the plan needs.
+    /// If the memory does not contain what the plan needs.
     pub(super) fn new(memory: StepMemory, plan: &BindingPlan) -> Result<Self, ExecError> {
         let addresses = memory.addresses(plan)?;
         Ok(Self { memory, addresses })
     }
 
-    /// What the step runs in.
+    /// The memory that the step runs in.
     pub(super) const fn memory(&self) -> &StepMemory {
         &self.memory
     }
@@ -138,7 +138,7 @@ impl SealedEnv {
     /// `len` elements at a place, to read.
     ///
     /// # Safety
-    /// The place holds `len` elements of `T`, and nobody writes them while the slice lives.
+    /// The place contains `len` elements of `T`, and no code writes them while the slice lives.
     #[must_use]
     pub unsafe fn slice<T: Element>(&self, plan: &BindingPlan, place: Place, len: usize) -> &[T] {
         // SAFETY: places are aligned to 256 bytes plus whole elements, and are inside their allocation; the rest is the
@@ -149,7 +149,7 @@ impl SealedEnv {
     /// `len` elements at a place, to write.
     ///
     /// # Safety
-    /// As [`Self::slice`], and nobody reads them either.
+    /// As for [`Self::slice`], and no other code reads them either.
     #[must_use]
     pub unsafe fn slice_mut<T: Element>(&mut self, plan: &BindingPlan, place: Place, len: usize) -> &mut [T] {
         // SAFETY: as in `slice`.

@@ -1,4 +1,4 @@
-//! What can go wrong while a step is prepared or run.
+//! Errors of preparing or running a step.
 
 use super::cuda::error::CudaError;
 use crate::compile::Compiled;
@@ -6,7 +6,7 @@ use crate::plan::LayoutError;
 use crate::tensor::Bytes;
 use thiserror::Error;
 
-/// A failure of execution, with the operation and layer where it has one.
+/// A failure of execution, with the operation and layer if it has one.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum ExecError {
     #[error("the step needs {needed} of memory, and {available} are free; use a smaller batch or fewer units")]
@@ -15,7 +15,7 @@ pub enum ExecError {
     AllocationRefused(Bytes),
     #[error("the step needs {needed} of transient memory, and was lent {found}")]
     SmallArena { needed: Bytes, found: Bytes },
-    #[error("the step {0} is in use already")]
+    #[error("the step {0} is already in use")]
     StepLent(String),
     #[error(transparent)]
     Layout(#[from] LayoutError),
@@ -59,7 +59,7 @@ impl ExecError {
         Self::Device { op: index, kernel, layer: compiled.owner(index), why }
     }
 
-    /// Memory, the store's or the arena's, that began elsewhere when the step was recorded.
+    /// The error of memory (the store's or the arena's) whose address differs from that at recording.
     #[cold]
     #[must_use]
     pub(super) fn moved(recorded: [u64; 2], found: [u64; 2]) -> Self {
@@ -67,7 +67,7 @@ impl ExecError {
         Self::ArenaMoved { recorded: recorded[differs] as usize, found: found[differs] as usize }
     }
 
-    /// A recorded argument of operation `index` that is not the planned one.
+    /// The error of a recorded argument of operation `index` that differs from the planned one.
     #[must_use]
     pub(super) fn ledger(compiled: &Compiled, index: usize, slot: usize, expected: usize, found: usize) -> Self {
         let slots = compiled.plan.program.ops[index].kind.slots();

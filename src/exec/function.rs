@@ -5,13 +5,13 @@ use crate::model::Activation;
 /// A function of one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Function {
-    /// The exponential function, as losses take it.
+    /// The exponential function, as losses compute it.
     Exp,
-    /// The natural logarithm, as losses take it.
+    /// The natural logarithm, as losses compute it.
     Ln,
     Activation(Activation),
-    /// The derivative of an activation at what is saved of it: its output where [`Activation::saves_output`], its input
-    /// otherwise.
+    /// The derivative of an activation at its saved value: its output if [`Activation::saves_output`], otherwise its
+    /// input.
     Derivative(Activation),
 }
 
@@ -23,7 +23,7 @@ impl Function {
         [Self::Exp, Self::Ln].into_iter().chain(activations).collect()
     }
 
-    /// The name in reports; a derivative has a stroke behind the function's.
+    /// The name in reports; a derivative has a prime after the function's name.
     #[must_use]
     pub fn name(self) -> String {
         match self {
@@ -34,7 +34,8 @@ impl Function {
         }
     }
 
-    /// Whether the function is ever asked for its value at `x`: what is saved of an activation is one of its values.
+    /// Whether a step can need the function's value at `x`: the saved output of an activation is always one of its
+    /// values.
     #[must_use]
     pub fn meets(self, x: f32) -> bool {
         match self {
@@ -44,7 +45,7 @@ impl Function {
         }
     }
 
-    /// The value at `x`, to a few units in the last place of an `f64`; where a derivative crosses zero, to 1e-16.
+    /// The value at `x`, to a few units in the last place of an `f64`; at a zero of a derivative, to 1e-16.
     #[must_use]
     pub fn exact(self, x: f64) -> f64 {
         match self {
@@ -65,7 +66,7 @@ fn activation(f: Activation, x: f64) -> f64 {
         Activation::Relu => x,
         Activation::LeakyRelu if x < 0.0 => 0.01 * x,
         Activation::LeakyRelu => x,
-        // Infinity times a tail of 0 is 0 here.
+        // Infinity times a tail of 0 is defined as 0 here.
         Activation::Gelu | Activation::Silu if x < -TAIL_END => -0.0,
         Activation::Gelu => x * normal_cdf(x),
         Activation::Silu => x * sigmoid(x),
@@ -84,7 +85,7 @@ fn derivative(f: Activation, saved: f64) -> f64 {
             let density = (-0.5 * saved * saved).exp() / std::f64::consts::TAU.sqrt();
             normal_cdf(saved) + saved * density
         }
-        // 1 - sigmoid(x) is sigmoid(-x), without the difference.
+        // 1 - sigmoid(x) is sigmoid(-x), which avoids the subtraction.
         Activation::Silu => sigmoid(saved) * (1.0 + saved * sigmoid(-saved)),
         Activation::Sigmoid => saved * (1.0 - saved),
         Activation::Tanh => (1.0 - saved) * (1.0 + saved),
@@ -95,7 +96,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// The normal distribution function: by the complementary error function, which keeps its digits in the tail.
+/// The normal distribution function, by the complementary error function, which keeps its digits in the tail.
 fn normal_cdf(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_numbers() {
+    fn values_at_infinity_are_the_limits() {
         let inf = f64::INFINITY;
         let of = |f, x| Function::Activation(f).exact(x);
         assert_eq!((of(Activation::Gelu, -inf), of(Activation::Silu, -inf)), (0.0, 0.0));

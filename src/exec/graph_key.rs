@@ -1,4 +1,4 @@
-//! Which recording a step is: by its inputs, its path through the network, and what it is for.
+//! Identifies the recording of a step: by its inputs, its path through the network, and its purpose.
 
 use crate::compile::Compiled;
 use crate::ir::{Metrics, Mode, Share};
@@ -9,15 +9,15 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// What a recording is for, where that changes its operations.
+/// The purpose of a recording, as far as it changes its operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StepVariant {
     /// Training, with these metrics.
     Training(Metrics),
-    /// One of the batches that make a training step together.
+    /// One of the batches that make up a training step.
     Batch(Share, Metrics),
     Evaluation,
-    /// Answers to questions, which take no more samples than were asked about.
+    /// Answers to queries, with no more samples than were requested.
     Inference,
 }
 
@@ -56,7 +56,7 @@ impl fmt::Display for StepVariant {
 pub struct InputSignature {
     pub name: String,
     pub dtype: DType,
-    /// With the batch in front.
+    /// The shape, including the batch.
     pub shape: Shape,
     pub layout: Layout,
 }
@@ -68,7 +68,7 @@ impl fmt::Display for InputSignature {
     }
 }
 
-/// What a recording takes: the type, shape and layout of each input, and the precision of its products.
+/// The input of a recording: the type, shape and layout of each input, and the precision of its products.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GraphSignature {
     /// In the order of the step's program; targets come last.
@@ -99,11 +99,12 @@ impl fmt::Display for GraphSignature {
     }
 }
 
-/// Names a recording among those of one network. Prints the same in every run; what prints the same is equal.
+/// Identifies a recording among those of one network. It prints the same text in every run, and keys with the same text
+/// are equal.
 #[derive(Clone)]
 pub struct GraphKey {
     parts: Arc<Parts>,
-    /// A checksum over the text, so that a look-up reads it once.
+    /// A checksum of the text, so that a look-up reads the text only once.
     sum: u64,
 }
 
@@ -128,7 +129,7 @@ impl GraphKey {
         Self::new(GraphSignature::of(compiled), &compiled.model.path().to_string(), variant)
     }
 
-    /// The key of an evaluation that answers questions.
+    /// The key of an evaluation that answers queries.
     #[must_use]
     pub fn of_inference(compiled: &Compiled) -> Self {
         Self::new(GraphSignature::of(compiled), &compiled.model.path().to_string(), StepVariant::Inference)
@@ -165,7 +166,7 @@ impl GraphKey {
         &self.parts.path
     }
 
-    /// What the recording is for.
+    /// The purpose of the recording.
     #[must_use]
     pub fn variant(&self) -> StepVariant {
         self.parts.variant

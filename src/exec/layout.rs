@@ -5,13 +5,13 @@ use crate::tensor::room;
 use bytemuck::Pod;
 use std::borrow::Cow;
 
-/// Where element `index` of a sample in memory order is in logical order.
+/// The index, in logical order, of element `index` of a sample in memory order.
 const fn logical_index(index: usize, c: usize, h: usize, w: usize) -> usize {
     let (ci, spot) = (index % c, index / c);
     ci * (h * w) + spot
 }
 
-/// Samples in logical order from samples as they are stored.
+/// Samples in logical order, from samples in stored order.
 #[must_use]
 pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec<T> {
     let Layout::ChannelsLast { c, h, w } = layout else { return stored.to_vec() };
@@ -23,7 +23,7 @@ pub(crate) fn to_logical<T: Copy + Default>(stored: &[T], layout: Layout) -> Vec
     out
 }
 
-/// Samples as they are stored from samples in logical order.
+/// Samples in stored order, from samples in logical order.
 #[must_use]
 pub(crate) fn samples_to_stored<T: Pod>(logical: &[T], layout: Layout) -> Cow<'_, [T]> {
     let Layout::ChannelsLast { c, h, w } = layout else { return Cow::Borrowed(logical) };

@@ -1,4 +1,4 @@
-//! Where the plan puts a value.
+//! The place of a value in the plan.
 
 use crate::compile::Compiled;
 use crate::exec::error::ExecError;

@@ -1,10 +1,10 @@
-//! How much memory the machine has to spare.
+//! How much free memory the machine has.
 
 use std::fs;
 use std::path::Path;
 
-/// Bytes of memory that can be taken without swapping, where the system reports it: those of the machine, of the
-/// container or group that this program is in, or those that the limits of this process leave, whichever are fewest.
+/// Memory that can be allocated without swapping, in bytes, if the system reports it: the smallest of the machine's
+/// free memory, that of the container or control group of this program, and the rest within the limits of this process.
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -15,20 +15,20 @@ pub fn available_bytes() -> Option<u64> {
     [granted_bytes(Path::new("/sys/fs/cgroup"), &groups), limited].into_iter().flatten().chain([free]).min()
 }
 
-/// The largest memory that this process has had so far, where the system reports it.
+/// The largest memory that this process has used so far, if the system reports it.
 #[must_use]
 pub fn peak_bytes() -> Option<u64> {
     sized(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
 }
 
-/// The bytes that a line of the system's tables gives in units of 1024.
+/// The value, in bytes, of a line in the system's tables that uses units of 1024 bytes.
 fn sized(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(kib * 1024)
 }
 
-/// What the limits of a process on its address space and its data leave; nothing where it has none.
+/// The remainder within the limits of a process on its address space and its data; `None` if it has none.
 fn left_of_limits(limits: &str, status: &str) -> Option<u64> {
     let left = |limit: &str, taken: &str| {
         let line = limits.lines().find_map(|l| l.strip_prefix(limit))?;
@@ -38,8 +38,8 @@ fn left_of_limits(limits: &str, status: &str) -> Option<u64> {
     [left("Max address space", "VmSize:"), left("Max data size", "VmData:")].into_iter().flatten().min()
 }
 
-/// The files of a control group that hold its limit and what it has taken, and the line of its statistics about cached
-/// files that are not in use.
+/// The files of a control group with its limit and its use, and the line of its statistics about cached files that are
+/// not in use.
 struct GroupFiles {
     most: &'static str,
     taken: &'static str,
@@ -51,8 +51,8 @@ const VERSION_2: GroupFiles = GroupFiles { most: "memory.max", taken: "memory.cu
 const VERSION_1: GroupFiles =
     GroupFiles { most: "memory.limit_in_bytes", taken: "memory.usage_in_bytes", files: "total_inactive_file " };
 
-/// What is left of the memory that the control groups of this process may take, as `/proc/self/cgroup` names them;
-/// nothing where none has a limit.
+/// The remaining memory of the control groups of this process, as named in `/proc/self/cgroup`; `None` if no group has
+/// a limit.
 fn granted_bytes(root: &Path, groups: &str) -> Option<u64> {
     let left = groups.lines().filter_map(|line| {
         let (_, rest) = line.split_once(':')?;
@@ -67,7 +67,7 @@ fn granted_bytes(root: &Path, groups: &str) -> Option<u64> {
     left.min()
 }
 
-/// What is left of the memory that a control group and those around it may take.
+/// The remaining memory of a control group and its ancestors.
 fn left_of_group(root: &Path, own: &str, names: &GroupFiles) -> Option<u64> {
     let inside = root.join(own);
     let groups = inside.ancestors().take_while(|group| group.starts_with(root));
@@ -87,7 +87,7 @@ fn left_of_group(root: &Path, own: &str, names: &GroupFiles) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Writes a group's limit, what it has taken, and its statistics.
+    /// Writes a group's limit, its use, and its statistics.
     fn write(folder: &Path, names: &GroupFiles, [most, taken, files]: [&str; 3]) {
         fs::create_dir_all(folder).unwrap();
         for (file, text) in [(names.most, most), (names.taken, taken), ("memory.stat", files)] {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tightest_group_counts() {
+    fn the_control_group_with_the_least_memory_counts() {
         let root = tempfile::tempdir().unwrap();
         let group = |name: &str, texts: [&str; 3]| write(&root.path().join(name), &VERSION_2, texts);
         let left = |own: &str| granted_bytes(root.path(), &format!("0::/{own}\n"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_of_the_first_version_count_too() {
+    fn control_groups_of_version_1_count_too() {
         let root = tempfile::tempdir().unwrap();
         let groups = "12:cpu,cpuacct:/a\n4:memory:/a/b\n0::/a\n";
         assert_eq!(granted_bytes(root.path(), groups), None);
@@ -120,7 +120,7 @@ mod tests {
         write(&memory, &VERSION_1, ["9223372036854771712", "700", ""]);
         write(&memory.join("a/b"), &VERSION_1, ["900", "500", "cache 1\ntotal_inactive_file 200"]);
         assert_eq!(granted_bytes(root.path(), groups), Some(600));
-        // Inside a container, its own group is the outermost that is there.
+        // Inside a container, its own group is the outermost one that is visible.
         write(&memory, &VERSION_1, ["800", "700", ""]);
         assert_eq!(granted_bytes(root.path(), "4:memory:/docker/x\n"), Some(100));
     }

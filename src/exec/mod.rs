@@ -1,8 +1,8 @@
 //! Running a plan: memory that is allocated once and sealed, an eager executor, and a recording that is replayed.
 //!
-//! Everything before this module is data. Here a plan meets a machine. The type of a recorder has no way to allocate:
-//! it is given addresses and nothing else. What survives a step is in a
-//! [`ParamStore`], which the steps of a network share; what does not is in a [`StepArena`], which is lent to them.
+//! Everything before this module is data. Here a plan is executed on a machine. The type of a recorder cannot allocate:
+//! it only receives addresses. Values that survive a step are in a [`ParamStore`], which the steps of a network share;
+//! the others are in a [`StepArena`], which is lent to the steps.
 
 mod accuracy;
 mod backend;

@@ -1,15 +1,15 @@
-//! What a pool of recordings says of itself: counts, keys, reasons and events, all of it plain data.
+//! The report of a pool of recordings: counts, keys, reasons and events, all of it plain data.
 
 use super::graph_key::GraphKey;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What became of the look-ups in a pool, and what it holds.
+/// The results of the look-ups in a pool, and its content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolCounts {
     /// Look-ups that found a recording.
     pub hits: u64,
-    /// Look-ups that had one made, or tried to.
+    /// Look-ups that caused a recording to be made, or tried to.
     pub misses: u64,
     /// How many of these were made before a step needed them.
     pub made_ahead: u64,
@@ -17,29 +17,29 @@ pub struct PoolCounts {
     pub evictions: u64,
     /// Recordings that could not be made.
     pub failures: u64,
-    /// Steps that ran op by op because their recording was not there.
+    /// Steps that ran op by op because their recording did not exist.
     pub eager_steps: u64,
     /// Steps that waited for their recording.
     pub waits: u64,
     /// The time that making recordings took, planning included, in microseconds.
     pub capture_us: u64,
-    /// Recordings that are there.
+    /// The number of existing recordings.
     pub recordings: usize,
-    /// Bytes of these and of their transient memory.
+    /// Bytes of these recordings and of their transient memory.
     pub bytes: u64,
-    /// The most that these were.
+    /// The largest value of those bytes so far.
     pub peak_bytes: u64,
-    /// Bytes of the transient memory alone.
+    /// Bytes of the transient memory only.
     pub arena_bytes: u64,
     /// Times that the transient memory had to grow.
     pub arena_growths: u64,
-    /// Bytes that they may take before those that were not used for longest are dropped.
+    /// The limit of those bytes, above which the least recently used recordings are dropped.
     pub budget_bytes: u64,
     /// Events so far.
     pub events: u64,
 }
 
-/// Steps of one key that ran op by op for one reason.
+/// Steps of one key that ran op by op for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EagerSteps {
     pub key: GraphKey,
@@ -49,34 +49,34 @@ pub struct EagerSteps {
     pub last_step: u64,
 }
 
-/// What is known of the recordings of one key.
+/// Information about the recordings of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingFacts {
     /// Whether there is a recording.
     pub is_there: bool,
     pub is_pinned: bool,
-    /// Steps and other uses that found it there.
+    /// Steps and other uses that found the recording.
     pub hits: u64,
-    /// The last step that used it; 0 where none did.
+    /// The last step that used it; 0 if none did.
     pub last_step: u64,
     /// Times that it was recorded.
     pub captures: u64,
-    /// How long that took at last, planning included, in microseconds.
+    /// The time that recording took the last time, including planning, in microseconds.
     pub capture_us: u64,
-    /// Nodes of its graph on a GPU.
+    /// The number of nodes of its graph on a GPU.
     pub nodes: usize,
     /// Calls of kernels and libraries.
     pub calls: usize,
-    /// Bytes of the recording without its transient memory; 0 where it is not there.
+    /// Bytes of the recording without its transient memory; 0 if it does not exist.
     pub bytes: u64,
     /// Why it was recorded.
     pub why: Cow<'static, str>,
-    /// Why a replay of it runs op by op, where it does.
+    /// Why a replay of it runs op by op, if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_eager: Option<String>,
 }
 
-/// A key, and what is known of its recordings.
+/// A key, and the information about its recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KnownKey {
     pub key: GraphKey,
@@ -94,7 +94,7 @@ pub enum PoolEventKind {
     Missed,
     Evicted,
     Failed,
-    /// The transient memory was taken anew.
+    /// The transient memory was allocated again.
     Grew,
 }
 
@@ -108,7 +108,7 @@ pub struct PoolEvent {
     pub about: String,
 }
 
-/// All that a pool says of itself.
+/// The complete report of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PoolReport {
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! The entries of a pool of recordings, as one thread at a time sees them.
+//! The entries of a pool of recordings, protected by its lock.
 
 use super::graph_key::GraphKey;
 use super::pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEvent, PoolEventKind, RecordingFacts};
@@ -10,18 +10,18 @@ use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::Instant;
 
-/// Keys without a recording that are remembered.
+/// The number of keys without a recording that are remembered.
 const MOST_KNOWN: usize = 1024;
-/// Events that are kept for who asks.
+/// The number of events that are kept for reports.
 const MOST_EVENTS: usize = 1024;
-/// Different reasons for eager steps that are kept.
+/// The number of different reasons for eager steps that are kept.
 pub(super) const MOST_REASONS: usize = 256;
 
 /// The entry of a key in one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordingId {
     pub(super) slot: u32,
-    /// Counts the keys that had this slot.
+    /// Counts the keys that have used this slot.
     stamp: u32,
 }
 
@@ -35,10 +35,10 @@ pub(super) enum Absence {
     Failed(String),
 }
 
-/// Where a recording is.
+/// The state of a recording.
 pub(super) enum Held {
     Absent(Absence),
-    /// A thread makes it.
+    /// A thread is making it.
     Making(ThreadId),
     /// It is in use.
     Lent,
@@ -49,7 +49,7 @@ pub(super) struct Entry {
     pub(super) key: GraphKey,
     pub(super) stamp: u32,
     pub(super) held: Held,
-    /// When it was lent last, in look-ups.
+    /// The number of the look-up at which it was last lent.
     pub(super) used: u64,
     pub(super) facts: RecordingFacts,
 }
@@ -75,7 +75,7 @@ pub(super) struct State {
     pub(super) entries: Vec<Entry>,
     pub(super) by_key: HashMap<GraphKey, u32>,
     pub(super) arenas: Vec<(Room, Arc<StepArena>)>,
-    /// Smaller ones, which recordings that are in use or pinned may still run in.
+    /// Smaller blocks, which recordings that are in use or pinned may still run in.
     pub(super) outgrown: Vec<Weak<StepArena>>,
     pub(super) lookups: u64,
     /// Bytes of all recordings.
@@ -87,18 +87,18 @@ pub(super) struct State {
     pub(super) events: VecDeque<PoolEvent>,
 }
 
-/// What was made of a recording since it was lent.
+/// The uses of a recording since it was lent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Use {
-    /// Steps that found it there, and the number of the last one.
+    /// Steps that found it, and the number of the last one.
     pub(super) hits: u64,
     pub(super) last_step: u64,
-    /// It was made ahead and never lent.
+    /// It was made in advance and never lent.
     pub(super) is_new: bool,
 }
 
 impl Use {
-    /// Nothing yet.
+    /// No uses yet.
     pub(super) const NONE: Self = Self { hits: 0, last_step: 0, is_new: false };
 }
 
@@ -115,7 +115,7 @@ impl State {
         self.entries.get_mut(id.slot as usize).filter(|entry| entry.stamp == id.stamp)
     }
 
-    /// Counts a look-up, and gives its number.
+    /// Counts a look-up, and returns its number.
     pub(super) const fn look_up(&mut self) -> u64 {
         self.lookups += 1;
         self.lookups
@@ -146,7 +146,8 @@ impl State {
         RecordingId { slot, stamp }
     }
 
-    /// The idle recording that may be dropped, or otherwise the key without one, that was not used for longest.
+    /// The least recently used one among the idle recordings that may be dropped, otherwise among the keys without a
+    /// recording.
     fn least_used(&self, is_idle: bool) -> Option<u32> {
         let may_go = |entry: &&Entry| match &entry.held {
             Held::Idle(_) => is_idle && !entry.facts.is_pinned,
@@ -184,7 +185,7 @@ impl State {
         self.events.push_back(PoolEvent { number: self.counts.events, kind, key: key.clone(), about });
     }
 
-    /// Notes what a recording that was made takes, and why it was made.
+    /// Records the size of a recording that was made, and why it was made.
     pub(super) fn is_made(&mut self, slot: u32, step: &Step, started: Instant, why: &'static str) {
         let us = started.elapsed().as_micros() as u64;
         let (recording, bytes) = (step.recording(), step.recording_bytes());
@@ -217,8 +218,8 @@ impl State {
         self.event(PoolEventKind::Evicted, &key, about.to_owned());
     }
 
-    /// Drops recordings that are not in use, the least recently used ones first, until the budget is kept. One that was
-    /// just made comes last.
+    /// Drops recordings that are not in use, the least recently used ones first, until their size is within the budget.
+    /// The newest one comes last.
     pub(super) fn evict(&mut self, made: Option<u32>) {
         while self.bytes() > self.counts.budget_bytes {
             let Some(slot) = self.least_used(true) else { return };
@@ -245,7 +246,7 @@ impl State {
         entry.facts.last_step = entry.facts.last_step.max(last_step);
         entry.held = Held::Idle(step);
         if !is_current && !entry.facts.is_pinned {
-            // It runs in memory that became too small for others.
+            // It runs in memory that has become too small for others.
             self.drop_recording(id.slot, Absence::Outgrown);
         }
         self.evict(is_new.then_some(id.slot));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What is done between a preset and its first step, in this order where one follows the other.
+/// The stages between a preset and its first step, in order of their dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadyStage {
@@ -17,33 +17,33 @@ pub enum ReadyStage {
     Lower,
     /// The operations are rewritten, and their kernels are chosen.
     Select,
-    /// Buffers get their places.
+    /// Buffers get their offsets.
     Plan,
-    /// What the run will take of the machine's memory is counted.
+    /// The memory that the run will need on this machine is estimated.
     Count,
-    /// Memory is taken and zeroed.
+    /// Memory is allocated and zeroed.
     Memory,
-    /// Libraries decide how they run their operations.
+    /// Libraries choose how they run their operations.
     Libraries,
-    /// Kernels are compiled where they have to be, and loaded.
+    /// Kernels are compiled if necessary, and loaded.
     Kernels,
     /// Operations get their addresses.
     Bind,
-    /// Launches are put together.
+    /// Operations are combined into launches.
     Launches,
     /// The step runs once on fresh memory of a GPU.
     FirstRun,
     /// The launches become a graph, whose nodes are read.
     Capture,
-    /// The graph goes to the device.
+    /// The graph is uploaded to the device.
     Upload,
     /// The first parameters are drawn.
     Parameters,
-    /// The data set is loaded beside the stages before; this is how long was waited for it.
+    /// The data set is loaded at the same time as the preceding stages; this is the time that was spent waiting for it.
     Data,
-    /// A first snapshot is taken.
+    /// A first snapshot is made.
     Snapshot,
-    /// The step runs once each way, and is put back.
+    /// The step runs once eagerly and once as a replay, and its state is restored.
     WarmUp,
     /// The evaluation is recorded.
     Evaluation,
@@ -104,17 +104,17 @@ impl ReadyStage {
     }
 }
 
-/// How long it took until a step was ready.
+/// The time that it took until a step was ready.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadyTimes {
     /// From the preset to the first step, in microseconds; 0 until it is ready.
     pub total_us: f64,
-    /// Microseconds of each stage that there was. Their sum is less than the total by what is in no stage.
+    /// Microseconds of each stage that ran. Their sum is less than the total, because some time belongs to no stage.
     pub stages: BTreeMap<ReadyStage, f64>,
 }
 
 impl ReadyTimes {
-    /// Adds what a stage took.
+    /// Adds the time of a stage.
     pub fn add(&mut self, stage: ReadyStage, took: Duration) {
         *self.stages.entry(stage).or_default() += took.as_secs_f64() * 1e6;
     }
@@ -128,14 +128,14 @@ impl ReadyTimes {
         self.add(ReadyStage::Plan, plan);
     }
 
-    /// Adds the stages of something that is a part of this.
+    /// Adds the stages of a part of this preparation.
     pub fn add_part(&mut self, part: &Self) {
         for (stage, us) in &part.stages {
             *self.stages.entry(*stage).or_default() += us;
         }
     }
 
-    /// What `work` gives; its time is added to a stage.
+    /// The result of `work`, whose time is added to a stage.
     pub fn of<T>(&mut self, stage: ReadyStage, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let made = work();
@@ -143,7 +143,7 @@ impl ReadyTimes {
         made
     }
 
-    /// Microseconds of a stage; 0 where there was none.
+    /// Microseconds of a stage; 0 if it did not run.
     #[must_use]
     pub fn us(&self, stage: ReadyStage) -> f64 {
         self.stages.get(&stage).copied().unwrap_or_default()

@@ -1,21 +1,20 @@
-//! The pool of the recordings of one network's steps: found by their keys, recorded on a miss, lent on a hit, dropped
-//! where they take more memory than they may.
+//! The pool of the recordings of one network's steps: found by their keys, recorded on a miss, lent on a hit, and
+//! dropped if they take more memory than allowed.
 //!
-//! - Every key has an entry, which stays when its recording is dropped, so that hits and reasons are not forgotten. A
-//!   user keeps the small [`RecordingId`] of an entry and names no key from step to step.
-//! - A recording is `Idle`, `Lent` to one user for as long as he wants, in `Making` by one thread, or `Absent` for a
-//!   reason. A request never waits for a lent recording, since it might never be returned. A lent recording counts its
-//!   own hits; changing from one to another takes the lock once and moves two pointers.
-//! - Parameters, moments and counters are in one [`ParamStore`] for all. Transient memory is one [`StepArena`] as large
-//!   as the largest step that was foreseen; where a larger one comes unforeseen, the arena is taken anew, an event says
-//!   so, and recordings over the smaller one are dropped.
+//! - Every key has an entry, which remains when its recording is dropped, so that hits and reasons are not lost. A user
+//!   keeps the small [`RecordingId`] of an entry, and need not look up the key at every step.
+//! - A recording is `Idle`, `Lent` to one user for any length of time, `Making` while a thread makes it, or `Absent`
+//!   for a reason. A request never waits for a lent recording, because it might never be returned. A lent recording
+//!   counts its own hits; changing from one to another takes the lock once and moves two pointers.
+//! - Parameters, moments and counters are in one [`ParamStore`] for all recordings. Transient memory is one
+//!   [`StepArena`] as large as the largest expected step; if a larger one is needed, the arena is allocated again, an
+//!   event reports it, and recordings over the smaller one are dropped.
 //! - One budget in bytes covers arenas and recordings. Above it, idle recordings that are not pinned are dropped, the
-//!   ones not used for longest first. One that has no room even when all those are gone is marked, and is not made
-//!   again.
-//! - Recordings are made outside the lock, on the thread that asks: that of a run, or one that makes recordings ahead.
-//!   A failure or panic leaves the pool unchanged, with the reason in the entry.
-//! - Of keys without a recording the 1,024 that were used last are remembered, so that a pool does not grow in a run
-//!   whose steps are always new. The id of a forgotten key is stale and is asked for anew.
+//!   least recently used ones first. A recording that does not fit even then is marked, and is not made again.
+//! - Recordings are made outside the lock, on the requesting thread: that of a run, or one that makes recordings in
+//!   advance. A failure or panic leaves the pool unchanged, with the reason in the entry.
+//! - The pool remembers the 1,024 most recently used keys without a recording, so that it does not grow in a run whose
+//!   steps are always new. The id of a forgotten key is invalid and must be requested again.
 
 use super::backend::{MemoryOf, Ways};
 use super::error::ExecError;
@@ -32,23 +31,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// What recordings and their memory may take.
+/// The limit of the size of recordings and their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allowance {
-    /// So many bytes in all.
+    /// This many bytes in total.
     Total(u64),
-    /// So many besides the first recording and its memory.
+    /// This many bytes in addition to the first recording and its memory.
     Beside(u64),
 }
 
-/// Whether a recording can be had.
+/// Whether a recording is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It is idle or lent.
     There,
     Making,
     Absent,
-    /// It has no room in the budget, or could not be made: it is not to be made again.
+    /// It does not fit the budget, or could not be made, and must not be made again.
     Refused,
 }
 
@@ -56,19 +55,19 @@ pub enum Presence {
 pub struct RecordingPool {
     store: Arc<ParamStore>,
     threads: usize,
-    /// Whether evaluations have an arena of their own.
+    /// Whether evaluations have a separate arena.
     works_ahead: bool,
     state: Mutex<State>,
-    /// A recording was made, or could not be made.
+    /// Notified when a recording was made, or could not be made.
     made: Condvar,
 }
 
 impl RecordingPool {
-    /// A pool with the first step of a network, for which store and arena are taken: the step that trains all of it.
-    /// Both are large enough for `others`, which will be asked for.
+    /// A pool with the first step of a network, which trains all of it; store and arena are allocated for it. Both are
+    /// large enough for `others`, which will be requested later.
     ///
     /// # Errors
-    /// Where memory is short, or the device cannot be used.
+    /// If there is too little memory, or the device cannot be used.
     pub fn begin(
         compiled: &Arc<Compiled>,
         others: &[Arc<Compiled>],
@@ -113,12 +112,12 @@ impl RecordingPool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The id of a key, which is new where it was not asked for before.
+    /// The id of a key, which is new if it was not requested before.
     pub fn id_of(&self, key: &GraphKey) -> RecordingId {
         self.state().id_of(key)
     }
 
-    /// Whether the recording can be had; nothing for an id whose key was forgotten.
+    /// Whether the recording is available; `None` for an id whose key was forgotten.
     #[must_use]
     pub fn presence(&self, id: RecordingId) -> Option<Presence> {
         let state = self.state();
@@ -131,7 +130,7 @@ impl RecordingPool {
         })
     }
 
-    /// Why there is no recording with this id, in words.
+    /// Why there is no recording with this id, as text.
     #[must_use]
     pub fn why_absent(&self, id: RecordingId) -> String {
         let state = self.state();
@@ -149,13 +148,12 @@ impl RecordingPool {
         }
     }
 
-    /// The recording with this key, made from what `compile` gives where there is none. It comes back when the result
-    /// is dropped. Waits while another thread makes it, unless this thread itself is making one, so that no two threads
-    /// wait for each other.
+    /// The recording with this key, made from the result of `compile` if it does not exist. It is returned to the pool
+    /// when the result is dropped. Waits while another thread makes it, unless this thread is making a recording
+    /// itself, so that no two threads wait for each other.
     ///
     /// # Errors
-    /// Where it cannot be compiled or recorded, where memory is short (the pool is as it was then), or where it is in
-    /// use.
+    /// If it cannot be compiled or recorded, there is too little memory (then the pool is unchanged), or it is in use.
     pub fn lend<E: From<ExecError> + ToString>(
         self: &Arc<Self>,
         key: &GraphKey,
@@ -169,7 +167,8 @@ impl RecordingPool {
         Ok(LentStep::of(step, Arc::clone(self), id))
     }
 
-    /// Makes a recording that will be asked for, unless it is there or another thread makes it; says whether it did.
+    /// Makes a recording that will be requested later, unless it exists or another thread is making it; returns whether
+    /// it made one.
     ///
     /// # Errors
     /// As [`Self::lend`].
@@ -194,14 +193,14 @@ impl RecordingPool {
         Ok(true)
     }
 
-    /// Makes the recording that this thread has marked as such.
+    /// Makes the recording that this thread has marked with `Making`.
     fn made<E: From<ExecError> + ToString>(
         &self,
         id: RecordingId,
         why: &'static str,
         compile: impl FnOnce() -> Result<Arc<Compiled>, E>,
     ) -> Result<Step, E> {
-        let mut making = Making { pool: self, id, failure: "making it was broken off".into() };
+        let mut making = Making { pool: self, id, failure: "making it was cancelled".into() };
         let started = Instant::now();
         let record = |compiled: Arc<Compiled>| {
             let arena = self.arena_for(&GraphKey::of(&compiled), &compiled)?;
@@ -234,7 +233,7 @@ impl RecordingPool {
         Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, ways)?))
     }
 
-    /// Takes out an idle recording; nothing where there is none, which this thread is then to make.
+    /// Takes an idle recording out of the pool; `None` if there is none and this thread must make it.
     fn found_idle(&self, id: RecordingId) -> Result<Option<Step>, ExecError> {
         let me = thread::current().id();
         let mut state = self.state();
@@ -272,7 +271,7 @@ impl RecordingPool {
         }
     }
 
-    /// Keeps the recording with this key, however little memory there is; or no longer.
+    /// Pins the recording with this key, so that it is kept even if memory is short; or unpins it.
     pub fn pin(&self, key: &GraphKey, is_pinned: bool) {
         let mut state = self.state();
         if let Some(slot) = state.by_key.get(key).copied() {
@@ -289,7 +288,7 @@ impl RecordingPool {
     /// Counts a step that ran op by op because its recording was not there, with the reason.
     pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
         let mut state = self.state();
-        // Several batches may make a step.
+        // A step may consist of several batches.
         if std::mem::replace(&mut state.last_eager, step) == step {
             return;
         }
@@ -311,7 +310,7 @@ impl RecordingPool {
         state.event(PoolEventKind::Missed, key, format!("step {step} waited for its recording: {why}"));
     }
 
-    /// What became of the look-ups so far, and what is there now.
+    /// The results of the look-ups so far, and the current content.
     #[must_use]
     pub fn counts(&self) -> PoolCounts {
         self.state().counted()
@@ -329,8 +328,8 @@ impl RecordingPool {
         }
     }
 
-    /// Transient memory for a step, taken anew where the largest so far is too small. Recordings over the smaller one
-    /// are dropped, so that it can be freed.
+    /// Transient memory for a step, allocated again if the largest one so far is too small. Recordings over the smaller
+    /// one are dropped, so that it can be freed.
     fn arena_for(&self, key: &GraphKey, compiled: &Compiled) -> Result<Arc<StepArena>, ExecError> {
         let is_evaluation = matches!(key.variant(), StepVariant::Evaluation | StepVariant::Inference);
         let room = if is_evaluation && self.works_ahead { Room::Evaluation } else { Room::Common };
@@ -361,7 +360,7 @@ impl RecordingPool {
     }
 }
 
-/// A recording that is being made: absent again where that fails.
+/// A recording that is being made; it becomes absent again if that fails.
 struct Making<'a> {
     pool: &'a RecordingPool,
     id: RecordingId,
@@ -385,12 +384,12 @@ impl Drop for Making<'_> {
     }
 }
 
-/// A step that a pool lent: it goes back when this is dropped.
+/// A step that a pool lent: it is returned when this value is dropped.
 pub struct LentStep {
-    /// There until it is dropped.
+    /// `Some` until it is dropped.
     step: Option<Step>,
     home: Option<(Arc<RecordingPool>, RecordingId)>,
-    /// What the pool does not know yet.
+    /// Uses that were not reported to the pool yet.
     made_of_it: Use,
 }
 
@@ -405,30 +404,30 @@ impl LentStep {
         Self { step: Some(step), home: None, made_of_it: Use::NONE }
     }
 
-    /// The pool that it comes from; nothing for a step that belongs to none.
+    /// The pool that it comes from; `None` if it belongs to none.
     #[must_use]
     pub fn pool(&self) -> Option<&Arc<RecordingPool>> {
         self.home.as_ref().map(|(pool, _)| pool)
     }
 
-    /// Counts that step `number` of a run found it here.
+    /// Records that step `number` of a run used it.
     pub const fn is_hit(&mut self, number: u64) {
         self.made_of_it.hits += 1;
         self.made_of_it.last_step = number;
     }
 
-    /// Forgets the uses that the pool does not know yet: they belong to no step.
+    /// Discards the uses that were not reported to the pool yet, because they belong to no step.
     pub const fn forget_uses(&mut self) {
         self.made_of_it = Use::NONE;
     }
 
-    /// Uses that the pool does not know yet, and the step of the last one.
+    /// Uses that were not reported to the pool yet, and the step of the last one.
     #[must_use]
     pub const fn new_hits(&self) -> (u64, u64) {
         (self.made_of_it.hits, self.made_of_it.last_step)
     }
 
-    /// Gives this recording back for another one of the same pool, where that is idle. Counts the hit of step `number`.
+    /// Exchanges this recording for another one of the same pool, if that is idle. Counts the hit of step `number`.
     #[must_use]
     pub fn change_to(&mut self, id: RecordingId, number: u64) -> bool {
         let Some((pool, own)) = &mut self.home else { return false };
@@ -451,7 +450,7 @@ impl LentStep {
         true
     }
 
-    /// Lends the recording with this id, where it is idle, and counts the hit of step `number`.
+    /// Lends the recording with this id if it is idle, and counts the hit of step `number`.
     #[must_use]
     pub fn find(pool: &Arc<RecordingPool>, id: RecordingId, number: u64) -> Option<Self> {
         let mut state = pool.state();

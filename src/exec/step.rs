@@ -1,4 +1,4 @@
-//! A compiled step in memory, on whatever device it was planned for.
+//! A compiled step in memory, on the device that it was planned for.
 
 use super::backend::{Backend, Capabilities, Recording, ReferenceCheck, StepBackend, Ways};
 use super::cpu::{CpuBackend, Floor, Pool};
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 /// How a step is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Executor {
-    /// The recording, all at once.
+    /// Replay the recording.
     #[default]
     Replay,
-    /// Op by op: kernel looked up, arguments resolved, threads gathered for each.
+    /// Op by op: for each operation, the kernel is looked up, arguments are resolved and threads are synchronised.
     Eager,
 }
 
-/// The backend of a device: the only place that knows which kinds there are.
+/// The backend of a device: the only place that depends on the kind of device.
 fn backend_of(device: &Device) -> Box<dyn Backend> {
     match device {
         Device::Cpu(_) => Box::new(CpuBackend),
@@ -38,26 +38,26 @@ fn backend_of(device: &Device) -> Box<dyn Backend> {
 pub struct Step {
     pub(super) backend: Box<dyn StepBackend>,
     threads: usize,
-    /// How long its memory took to be had.
+    /// The time that allocating its memory took.
     memory_took: Duration,
     /// Whether the values that are read after every step were set.
     is_watched: bool,
 }
 
 impl Step {
-    /// Takes the memory of a compiled step, seals it, and records it. `threads` is the number of threads of the pools
-    /// that will run it on a CPU.
+    /// Allocates the memory of a compiled step, seals it, and records the step. `threads` is the number of threads of
+    /// the pools that will run it on a CPU.
     ///
     /// # Errors
-    /// Where memory is short, or the device cannot be used.
+    /// If there is too little memory, or the device cannot be used.
     pub fn new(compiled: Arc<Compiled>, threads: usize) -> Result<Self, ExecError> {
         Self::with_room(compiled, &[], threads)
     }
 
-    /// As [`Self::new`], in memory in which `others` over the same store can run too.
+    /// Like [`Self::new`], in memory in which `others` over the same store can run too.
     ///
     /// # Errors
-    /// As [`Self::new`], and where one of the others needs a key that the step lacks.
+    /// As for [`Self::new`], and if one of the others needs a key that the step lacks.
     pub fn with_room(compiled: Arc<Compiled>, others: &[Arc<Compiled>], threads: usize) -> Result<Self, ExecError> {
         let device = backend_of(&compiled.selection.target.device);
         let started = Instant::now();
@@ -70,7 +70,7 @@ impl Step {
     /// Records a compiled step over a store, and over an arena that is lent to several steps over this store.
     ///
     /// # Errors
-    /// Where the store lacks a key that the step has, or has it with another size; where the arena is too small.
+    /// If the store lacks a key of the step, or has it with another size; if the arena is too small.
     pub fn over(
         compiled: Arc<Compiled>,
         store: &Arc<ParamStore>,
@@ -80,7 +80,7 @@ impl Step {
         Self::over_for(compiled, store, arena, threads, Ways::All)
     }
 
-    /// As [`Self::over`], of a step that will run in some ways.
+    /// Like [`Self::over`], for a step that will be run only in the given ways.
     ///
     /// # Errors
     /// As [`Self::over`].
@@ -97,10 +97,10 @@ impl Step {
         Ok(Self { backend, threads, memory_took: Duration::ZERO, is_watched: false })
     }
 
-    /// An arena of so many bytes where a compiled step runs.
+    /// An arena of this many bytes on the device that a compiled step runs on.
     ///
     /// # Errors
-    /// Where memory is short.
+    /// If there is too little memory.
     pub fn new_arena(compiled: &Compiled, bytes: u64) -> Result<Arc<StepArena>, ExecError> {
         let blocks = backend_of(&compiled.selection.target.device).allocate(&[bytes])?;
         blocks.into_iter().next().map(StepArena::new).ok_or(ExecError::AllocationRefused(Bytes(bytes)))
@@ -116,7 +116,7 @@ impl Step {
     /// device or here.
     ///
     /// # Errors
-    /// Where memory is short, or the device cannot be used.
+    /// If there is too little memory, or the device cannot be used.
     pub fn check_room(compiled: &Compiled, beside: u64) -> Result<(), ExecError> {
         let needed = compiled.plan.arena_bytes.saturating_add(beside);
         let free = backend_of(&compiled.selection.target.device).free_bytes()?;
@@ -129,14 +129,14 @@ impl Step {
     /// A step (an evaluation) that shares the parameters and running statistics of `owner`.
     ///
     /// # Errors
-    /// Where memory is short, or the owner trains another network.
+    /// If there is too little memory, or the owner trains another network.
     pub fn sharing(compiled: Arc<Compiled>, owner: &Self) -> Result<Self, ExecError> {
         let store = owner.store();
         let arena = Self::new_arena(&compiled, store.layout().homes(&compiled.plan)?.arena_bytes)?;
         Self::over(compiled, store, &arena, owner.threads)
     }
 
-    /// What survives it, and the other steps over the same store.
+    /// The store, with what survives a step; other steps may share it.
     #[must_use]
     pub fn store(&self) -> &Arc<ParamStore> {
         &self.backend.memory().store
@@ -148,37 +148,37 @@ impl Step {
         &self.backend.memory().arena
     }
 
-    /// Bytes that its recording and its plan take besides the values of the step, roughly.
+    /// The approximate size of its recording and its plan, without the values of the step.
     #[must_use]
     pub fn recording_bytes(&self) -> u64 {
-        /// What a node takes on a GPU: 330 KiB for 100 of them on an H200.
+        /// The size of a node on a GPU: 330 KiB for 100 of them on an H200.
         const NODE: usize = 3_380;
-        /// What an operation and a value take in the host's memory, in a plan and in a recording.
+        /// The size of an operation and a value in the host's memory, in a plan and in a recording.
         const HOST: usize = 1_024;
         let (program, recording) = (&self.compiled().plan.program, self.recording());
         let entries = program.ops.len() + program.values.len() + recording.calls;
         (recording.nodes * NODE + entries * HOST) as u64
     }
 
-    /// The artefacts it was made from.
+    /// The results of the compiler that it was made from.
     #[must_use]
     pub fn compiled(&self) -> &Arc<Compiled> {
         self.backend.compiled()
     }
 
-    /// What the device can do besides running steps.
+    /// How the device runs steps.
     #[must_use]
     pub fn capabilities(&self) -> Capabilities {
         self.backend.capabilities()
     }
 
-    /// The device's own part.
+    /// The device's implementation.
     #[must_use]
     pub fn backend(&self) -> &dyn StepBackend {
         &*self.backend
     }
 
-    /// The turn of this thread to use the memory, for what changes values in it.
+    /// The lock that this thread holds on the memory while it changes values in it.
     fn turn_to_change(&self) -> Turn {
         let turn = self.store().turn();
         self.store().revise();
@@ -188,8 +188,8 @@ impl Step {
     /// Runs the whole step once. On a GPU this returns before the step is done; reading a value waits for it.
     ///
     /// # Errors
-    /// Where the ledger finds a recorded address that the plan does not have, or on a GPU that memory, graph or a live
-    /// constant is another than at capture; nothing was run then.
+    /// If the ledger finds a recorded address that is not that of the plan, or, on a GPU, that memory, graph or a live
+    /// constant has changed since capture; then nothing was run.
     pub fn run(&mut self, executor: Executor, pool: &mut Pool) -> Result<(), ExecError> {
         let _turn = self.turn_to_change();
         match executor {
@@ -216,7 +216,7 @@ impl Step {
         self.backend.replay_many(count, pool)
     }
 
-    /// How long each stage of its making took.
+    /// The time that each stage of its preparation took.
     #[must_use]
     pub fn ready_times(&self) -> ReadyTimes {
         let mut times = self.backend.ready_times().clone();
@@ -230,10 +230,10 @@ impl Step {
         self.backend.recording()
     }
 
-    /// Waits until everything that was started is done.
+    /// Waits until all started work is done.
     ///
     /// # Errors
-    /// What went wrong on the device since the last wait.
+    /// If the device has reported an error since the last wait.
     pub fn synchronize(&self) -> Result<(), ExecError> {
         self.backend.synchronize()
     }
@@ -241,14 +241,14 @@ impl Step {
     /// Runs operations `from..to` eagerly.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
         let _turn = self.turn_to_change();
         self.backend.run_ops(from, to, pool)
     }
 
-    /// Runs the step once each way and puts back everything that survives a step: caches are warm, and nothing has
-    /// changed.
+    /// Runs the step once eagerly and once as a replay, and restores everything that survives a step: caches are warm,
+    /// and nothing has changed.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -263,31 +263,31 @@ impl Step {
     /// Everything that survives a step, byte for byte.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot(&mut self) -> Result<Vec<u8>, ExecError> {
         self.store().snapshot()
     }
 
-    /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
+    /// Like [`Self::snapshot`], into memory of the same size. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot_into(&mut self, saved: &mut [u8]) -> Result<(), ExecError> {
         self.store().snapshot_into(saved)
     }
 
-    /// Puts back what [`Self::snapshot`] took from this step.
+    /// Restores a [`Self::snapshot`] of this step.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn restore(&mut self, saved: &[u8]) -> Result<(), ExecError> {
         self.store().restore(saved)
     }
 
-    /// All the memory that it runs in, copied, to compare.
+    /// A copy of all the memory that it runs in, for comparisons.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn image(&self) -> Result<StepImage, ExecError> {
         let homes = self.store().layout().homes(&self.compiled().plan)?;
         Ok(StepImage { homes, store: self.store().snapshot()?, arena: self.arena()?.into_owned() })
@@ -296,12 +296,12 @@ impl Step {
     /// The bytes of the arena, to compare.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn arena(&self) -> Result<Cow<'_, [u8]>, ExecError> {
         self.backend.arena()
     }
 
-    /// Starts or stops keeping the ids of executed kernels.
+    /// Starts or stops recording the ids of executed kernels.
     pub fn set_trace(&mut self, on: bool) {
         self.backend.set_trace(on);
     }
@@ -312,7 +312,7 @@ impl Step {
         self.backend.trace()
     }
 
-    /// The median time of each operation by itself over `rounds`, in microseconds.
+    /// The median time of each operation, timed separately, over `rounds`, in microseconds.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -321,8 +321,9 @@ impl Step {
         self.backend.time_calls(rounds, pool)
     }
 
-    /// What a replay costs besides its kernels, in microseconds a step: on a CPU the ledger and the calls, then that
-    /// with the threads' meetings; on a GPU, twice, the host's part of a launch, and this makes steps.
+    /// The overhead of a replay in addition to its kernels, in microseconds for each step: on a CPU the ledger and the
+    /// calls, then the same with the synchronisation of threads; on a GPU, twice the same value, the host's part of a
+    /// launch, for which steps are made.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -331,25 +332,25 @@ impl Step {
         self.backend.time_bookkeeping(rounds, pool)
     }
 
-    /// What a library does in operation `op`, in its own terms; nothing where no library does it.
+    /// What a library computes in operation `op`, as the library describes it; `None` if no library computes it.
     #[must_use]
     pub fn library_of(&self, op: usize) -> Option<String> {
         self.backend.library_of(op)
     }
 
-    /// The least time of each operation by what a GPU can do at best, measured now; nothing on a CPU.
+    /// The least time of each operation at the highest rates of a GPU, measured now; `None` on a CPU.
     ///
     /// # Errors
-    /// Where the device fails or has no memory to spare.
+    /// If the device fails or has no free memory.
     pub fn floors(&self) -> Result<Option<Vec<Floor>>, ExecError> {
         self.backend.floors()
     }
 
-    /// Compares one operation on random inputs with plain loops; nothing on a CPU. The step's values are gone
-    /// afterwards.
+    /// Compares one operation on random inputs with plain loops; `None` on a CPU. Afterwards the step's values are
+    /// undefined.
     ///
     /// # Errors
-    /// Where the device fails. A difference is no error: it is in the result.
+    /// If the device fails. A difference is not an error: it is part of the result.
     pub fn compare_with_reference(&mut self, op: usize, seed: u64) -> Result<Option<ReferenceCheck>, ExecError> {
         let _turn = self.turn_to_change();
         self.backend.compare_with_reference(op, seed)
@@ -358,7 +359,7 @@ impl Step {
     /// Sets which values are read after every step, so that a GPU fetches them by one copy.
     ///
     /// # Errors
-    /// Where memory is short.
+    /// If there is too little memory.
     pub fn watch(&mut self, ids: &[LValueId]) -> Result<(), ExecError> {
         self.is_watched = true;
         self.backend.watch(ids)
@@ -373,7 +374,7 @@ impl Step {
     /// A value's elements as they are in memory; real values of half width are widened to `f32`.
     ///
     /// # Errors
-    /// Where the value has no place, or holds another type.
+    /// If the value has no place, or another type.
     pub fn stored<T: Element>(&self, id: LValueId) -> Result<Cow<'_, [T]>, ExecError> {
         let (_, value) = located(self.compiled(), id)?;
         let halves = |bytes: &[u8], widen: fn(u16) -> f32| -> Vec<T> {
@@ -382,7 +383,7 @@ impl Step {
         };
         match (value.dtype, T::DTYPE) {
             (own, wanted) if own == wanted => Ok(match self.backend.bytes(id)? {
-                // The plan aligns values by more than their types ask for.
+                // The plan aligns values to more than their types require.
                 Cow::Borrowed(bytes) => Cow::Borrowed(bytemuck::cast_slice(bytes)),
                 Cow::Owned(bytes) => Cow::Owned(bytemuck::pod_collect_to_vec(&bytes)),
             }),
@@ -396,7 +397,7 @@ impl Step {
         }
     }
 
-    /// Lets `fill` overwrite a value's elements in memory order; what it does not write is unspecified.
+    /// Lets `fill` overwrite a value's elements in memory order; elements that it does not write are unspecified.
     ///
     /// # Errors
     /// As [`Self::stored`].
@@ -412,7 +413,7 @@ impl Step {
                         fill(values);
                     }
                 }
-                // Arenas and pinned memory begin at a page.
+                // Arenas and pinned memory start at a page.
                 Err(_) => log::error!("staging memory is not aligned"),
             });
         }
@@ -434,7 +435,7 @@ impl Step {
     /// Overwrites a value with elements in memory order.
     ///
     /// # Errors
-    /// As [`Self::stored`], and where the number of elements differs.
+    /// As for [`Self::stored`], and if the number of elements differs.
     pub fn write<T: Element>(&mut self, id: LValueId, values: &[T]) -> Result<(), ExecError> {
         let value = self.compiled().plan.program.value(id);
         let (name, expected) = (value.name.as_str(), value.shape.len());
@@ -444,7 +445,7 @@ impl Step {
         self.fill(id, |out: &mut [T]| out.copy_from_slice(values))
     }
 
-    /// A value in logical order, whatever is in its memory now.
+    /// A value in logical order, read from memory.
     ///
     /// # Errors
     /// As [`Self::stored`].
@@ -465,10 +466,10 @@ impl Step {
         HostTensor::from_slice(shape, &self.ordered(id, &stored)).map_err(|e| ExecError::NoValue(e.to_string()))
     }
 
-    /// The value named so, where the step has it.
+    /// The value with this name.
     ///
     /// # Errors
-    /// Where it has not.
+    /// If the step has none.
     pub fn find(&self, name: &str) -> Result<LValueId, ExecError> {
         self.compiled().plan.program.find(name).ok_or_else(|| ExecError::NoValue(name.to_owned()))
     }

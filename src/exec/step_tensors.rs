@@ -49,8 +49,8 @@ impl Step {
         Ok(slot.order.to_logical(&self.stored::<T>(grad)?))
     }
 
-    /// Copies a batch of the first input in logical order (`[N, C, H, W]` or `[N, features]`) to where the step reads
-    /// it.
+    /// Copies a batch of the first input in logical order (`[N, C, H, W]` or `[N, features]`) to the memory that the
+    /// step reads.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -58,7 +58,7 @@ impl Step {
         self.set_input(self.compiled().plan.program.samples(), samples)
     }
 
-    /// As [`Self::set_x`], for any input of the step.
+    /// Like [`Self::set_x`], for any input of the step.
     ///
     /// # Errors
     /// As [`Self::write`].

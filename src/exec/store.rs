@@ -1,4 +1,4 @@
-//! The memory of steps: a store for what survives them, and an arena for what does not.
+//! The memory of steps: a store for values that survive them, and an arena for the others.
 
 use super::block::Block;
 use super::turns::Turns;
@@ -11,14 +11,14 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What survives the steps of a network: parameters, moments, statistics, counters, hyperparameters. Everything in it
-/// has one address for as long as it lives, so that recordings of many steps can read and write it.
+/// Values that survive the steps of a network: parameters, moments, statistics, counters, hyperparameters. They keep
+/// their addresses for as long as the store lives, so that recordings of many steps can read and write them.
 pub struct ParamStore {
     layout: StoreLayout,
     memory: Box<dyn Block>,
-    /// Times that the host overwrote what is in it, as a whole.
+    /// The number of times that the host overwrote all its contents.
     changed: AtomicU64,
-    /// Times that a step ran over it, or that the host wrote to it.
+    /// The number of times that a step ran over it, or that the host wrote to it.
     revision: AtomicU64,
     turns: Turns,
 }
@@ -35,7 +35,7 @@ impl ParamStore {
         })
     }
 
-    /// Where everything is in it.
+    /// The layout of its contents.
     #[must_use]
     pub const fn layout(&self) -> &StoreLayout {
         &self.layout
@@ -45,35 +45,36 @@ impl ParamStore {
         &*self.memory
     }
 
-    /// Times that the host overwrote all of it: what was derived from it then is compared with this.
+    /// The number of times that the host overwrote all of it; values derived from it store this number to detect
+    /// changes.
     pub(super) fn changed(&self) -> u64 {
         self.changed.load(Ordering::Acquire)
     }
 
-    /// Counts up whenever one of the steps over it runs or the host writes something: a copy of a value in it, or in an
-    /// arena of these steps, is good as long as this is what it was when the copy was made.
+    /// Increases whenever one of the steps over it runs or the host writes to it: a copy of a value in it, or in an
+    /// arena of these steps, is valid while this number is unchanged.
     pub(super) fn revision(&self) -> u64 {
         self.revision.load(Ordering::Acquire)
     }
 
-    /// Notes that a step runs over it or that the host writes something: copies that any step has fetched are old.
+    /// Records that a step runs over it or that the host writes to it: existing copies are then out of date.
     pub(super) fn revise(&self) {
         self.revision.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Waits until no other thread uses the steps over this store, and keeps others out while the result lives. Steps
-    /// take it themselves while they run; who reads what a step left takes it around both where other threads have
-    /// steps over the same store. On a GPU only the thread that made the steps uses them.
+    /// Waits until no other thread uses the steps over this store, and excludes others while the result lives. Steps
+    /// enter it themselves while they run; a caller that reads the results of a step must hold it around both if other
+    /// threads have steps over the same store. On a GPU only the thread that made the steps uses them.
     #[must_use]
     pub fn turn(self: &Arc<Self>) -> Turn {
         self.turns.enter();
         Turn { store: Arc::clone(self), thread: PhantomData }
     }
 
-    /// Everything in it, byte for byte.
+    /// All its contents, byte for byte.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot(self: &Arc<Self>) -> Result<Vec<u8>, ExecError> {
         let mut turn = self.turn();
         if let Some(memory) = turn.host_bytes() {
@@ -84,20 +85,20 @@ impl ParamStore {
         Ok(out)
     }
 
-    /// As [`Self::snapshot`], into memory of the same size. Allocates nothing.
+    /// Like [`Self::snapshot`], into memory of the same size. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot_into(self: &Arc<Self>, saved: &mut [u8]) -> Result<(), ExecError> {
         let _turn = self.turn();
         let len = saved.len().min(self.memory.bytes() as usize);
         self.memory.read(0, &mut saved[..len])
     }
 
-    /// Puts back what [`Self::snapshot`] took from this store, or from one of the same layout.
+    /// Restores a [`Self::snapshot`] of this store, or of one of the same layout.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn restore(self: &Arc<Self>, saved: &[u8]) -> Result<(), ExecError> {
         let _turn = self.turn();
         self.changed.fetch_add(1, Ordering::AcqRel);
@@ -107,19 +108,19 @@ impl ParamStore {
     }
 }
 
-/// One thread's turn to use the steps over a store.
+/// The exclusive right of one thread to use the steps over a store.
 pub struct Turn {
     store: Arc<ParamStore>,
-    /// It stays with its thread.
+    /// It must stay on its thread.
     thread: PhantomData<*const ()>,
 }
 
 impl Turn {
-    /// Everything in the store, where that is in the host's memory.
+    /// All contents of the store, if it is in the host's memory.
     pub(super) fn host_bytes(&mut self) -> Option<&mut [u8]> {
         let memory = &self.store.memory;
         let len = memory.bytes() as usize;
-        // SAFETY: the allocation has so many initialised bytes, and whoever has the turn is alone.
+        // SAFETY: the allocation has this number of initialised bytes, and only the holder of the turn uses them.
         memory.host().map(|base| unsafe { std::slice::from_raw_parts_mut(base.as_ptr(), len) })
     }
 }
@@ -165,21 +166,21 @@ impl StepArena {
     }
 }
 
-/// What a step is recorded over.
+/// The memory that a step is recorded over.
 #[derive(Clone)]
 pub struct StepMemory {
     pub store: Arc<ParamStore>,
     pub arena: Arc<StepArena>,
-    /// Both were taken for this step: nothing that is in them counts yet.
+    /// Both were allocated for this step, so that their contents have no meaning yet.
     pub(super) is_new: bool,
 }
 
 impl StepMemory {
-    /// The memory of a step by itself, in blocks that `allocate` takes: a store of its own, with what only `others`
-    /// need behind it and counters for steps to come, and an arena in which the others can run too.
+    /// The memory of a single step, in blocks that `allocate` allocates: a new store, which also has the entries that
+    /// only `others` need and counters for later steps, and an arena in which the others can run too.
     ///
     /// # Errors
-    /// Where memory is short, or the store lacks what one of the others needs.
+    /// If there is too little memory, or the store lacks what one of the others needs.
     pub(super) fn new(
         compiled: &Compiled,
         others: &[Arc<Compiled>],
@@ -200,7 +201,7 @@ impl StepMemory {
         Ok(Self { store: ParamStore::new(layout, store), arena: StepArena::new(arena), is_new: true })
     }
 
-    /// Where the memory begins: the store's, and the arena's.
+    /// The start addresses of the store and the arena.
     pub(super) fn bases(&self) -> [u64; 2] {
         [self.store.memory.base(), self.arena.memory.base()]
     }
@@ -208,7 +209,7 @@ impl StepMemory {
     /// The address of each buffer of a plan.
     ///
     /// # Errors
-    /// Where the store lacks what the plan needs, or the arena is too small.
+    /// If the store lacks what the plan needs, or the arena is too small.
     pub(super) fn addresses(&self, plan: &BindingPlan) -> Result<Vec<u64>, ExecError> {
         let homes = self.store.layout.homes(plan)?;
         if homes.arena_bytes > self.arena.bytes() {
@@ -224,8 +225,9 @@ impl StepMemory {
     }
 }
 
-/// Counters of finished blocks that steps over a store may need besides those that are known: an update for each group
-/// of parameters, and a loss and a scale that the first step computes without one. Only GPUs count blocks.
+/// Counters of finished blocks that later steps over a store may need in addition to the known ones: an update for each
+/// group of parameters, and a loss and a scale if the first step computes them without counters. Only GPUs count
+/// blocks.
 fn spare_tickets(compiled: &Compiled) -> usize {
     /// Losses in parts, and the loss scale.
     const OTHERS: usize = 8;
@@ -241,7 +243,7 @@ pub struct StepImage {
 }
 
 impl StepImage {
-    /// The first `bytes` of a buffer, by its number in the plan; fewer where it is cut off.
+    /// The first `bytes` of a buffer, given by its number in the plan; fewer if it is cut off.
     #[must_use]
     pub fn buffer(&self, number: usize, bytes: u64) -> &[u8] {
         let (memory, start) = match self.homes.all()[number] {
@@ -262,7 +264,7 @@ mod tests {
     use crate::plan::{Buffer, StateKind};
     use crate::select::{Isa, Target};
 
-    /// A network whose exit ends in more scores than a small classifier has; layers behind it may be left out.
+    /// A network whose early exit has more scores than a small classifier has; later layers may be left out.
     const EXIT: &str = r#"{"name": "n", "input": {"shape": [16], "batch": 8}, "layers": [
         {"type": "dense", "units": 24},
         {"type": "early_exit", "layers": [{"type": "dense", "units": 8}, {"type": "activation", "function": "tanh"}],
@@ -271,7 +273,7 @@ mod tests {
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
     #[test]
-    fn a_store_on_a_gpu_has_counters_for_paths_that_nobody_planned_ahead() {
+    fn a_store_on_a_gpu_has_counters_for_paths_that_were_not_planned_in_advance() {
         let mut texts = vec![read_preset(EXIT).unwrap()];
         texts.extend((0..150).map(|seed| random_preset(seed, Size::SMALL.choosing())));
         let (mut paths, mut lacked) = (0, 0);
@@ -290,7 +292,7 @@ mod tests {
                 let homes = layout.homes(plan).unwrap_or_else(|error| panic!("{} {path}: {error}", preset.name));
                 paths += 1;
                 lacked += usize::from(bare.homes(plan).is_err());
-                // Every operation has a counter of its own, inside the store.
+                // Every operation has a separate counter, inside the store.
                 let tickets = plan.buffers.iter().zip(homes.all());
                 let is_ticket = |b: &Buffer| b.key.as_ref().is_some_and(|key| key.kind == StateKind::Ticket);
                 let mut places: Vec<u64> = tickets
@@ -307,7 +309,7 @@ mod tests {
             }
         }
         assert!(paths > 60 && lacked > 0, "{lacked} of {paths} paths need counters that the whole network has not");
-        // A CPU counts nothing.
+        // A CPU has no such counters.
         let model = check(&read_preset(EXIT).unwrap()).model.unwrap();
         let here = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();
         assert_eq!(spare_tickets(&here), 0);

@@ -1,4 +1,4 @@
-//! Values of a step on their way to and from files, without a second copy of them in memory.
+//! Copies values of a step to and from files without a second copy in memory.
 
 use super::backend::MemoryOf;
 use super::layout::to_logical;
@@ -12,10 +12,10 @@ use std::borrow::Cow;
 use std::io::{self, Read, Write};
 
 impl Step {
-    /// Writes what [`Self::snapshot`] takes.
+    /// Writes the contents of a [`Self::snapshot`].
     ///
     /// # Errors
-    /// What went wrong on the device, or where `out` takes no more.
+    /// If the device fails, or `out` cannot be written.
     pub fn write_survivors(&mut self, out: &mut impl Write) -> io::Result<()> {
         let mut turn = self.store().turn();
         if let Some(memory) = turn.host_bytes() {
@@ -24,10 +24,10 @@ impl Step {
         out.write_all(&self.snapshot().map_err(io::Error::other)?)
     }
 
-    /// Puts back what [`Self::write_survivors`] wrote.
+    /// Restores what [`Self::write_survivors`] wrote.
     ///
     /// # Errors
-    /// What went wrong on the device, or where `from` ends early.
+    /// If the device fails, or `from` ends early.
     pub fn read_survivors(&mut self, from: &mut impl Read) -> io::Result<()> {
         let mut turn = self.store().turn();
         if let Some(memory) = turn.host_bytes() {
@@ -38,8 +38,8 @@ impl Step {
         self.restore(&saved).map_err(io::Error::other)
     }
 
-    /// Lets `draw` write a parameter's first values in logical order: straight to where they stay, where that is
-    /// the host's memory and in this order.
+    /// Lets `draw` write a parameter's initial values in logical order: directly to their memory, if that is on the
+    /// host and in this order.
     ///
     /// # Errors
     /// As [`Self::set_param`].
@@ -57,17 +57,17 @@ impl Step {
     /// Writes a parameter or running statistic, row-major in its logical shape.
     ///
     /// # Errors
-    /// Where `out` takes no more.
+    /// If `out` cannot be written.
     pub fn write_param(&self, id: ParamId, out: &mut dyn Write) -> io::Result<()> {
         let slot = &self.compiled().plan.program.params[id.0 as usize];
         let stored = self.stored::<f32>(slot.value).map_err(io::Error::other)?;
         out.write_all(bytemuck::cast_slice(&slot.order.as_logical(&stored)))
     }
 
-    /// Sets a value from the tensor that [`Self::tensor`] would give.
+    /// Sets a value from a tensor as returned by [`Self::tensor`].
     ///
     /// # Errors
-    /// As [`Self::stored`], and where type or number of elements differ.
+    /// As for [`Self::stored`], and if type or number of elements differ.
     pub fn set_tensor(&mut self, id: LValueId, tensor: &HostTensor) -> Result<(), ExecError> {
         match tensor.dtype {
             DType::I64 => self.put_ordered::<i64>(id, tensor),
@@ -97,7 +97,7 @@ impl Step {
         self.fill(id, place)
     }
 
-    /// The type of the elements that [`Self::tensor`] gives: half widths are widened.
+    /// The type of the elements that [`Self::tensor`] returns: half widths are converted.
     #[must_use]
     pub fn tensor_dtype(&self, id: LValueId) -> DType {
         match self.compiled().plan.program.value(id).dtype {
@@ -106,10 +106,10 @@ impl Step {
         }
     }
 
-    /// Writes the bytes that [`Self::tensor`] gives.
+    /// Writes the bytes that [`Self::tensor`] returns.
     ///
     /// # Errors
-    /// Where the value has no place, or `out` takes no more.
+    /// If the value has no place, or `out` cannot be written.
     pub fn write_tensor(&self, id: LValueId, out: &mut dyn Write) -> io::Result<()> {
         match self.tensor_dtype(id) {
             DType::F64 => self.write_ordered::<f64>(id, out),
@@ -126,7 +126,7 @@ impl Step {
         out.write_all(bytemuck::cast_slice(&self.ordered(id, &stored)))
     }
 
-    /// A value's elements in logical order, from those that are in memory.
+    /// A value's elements in logical order, from those in memory.
     pub(super) fn ordered<'a, T: Element + Default>(&self, id: LValueId, stored: &'a [T]) -> Cow<'a, [T]> {
         let compiled = self.compiled();
         let value = compiled.plan.program.value(id);

@@ -1,4 +1,4 @@
-//! Several steps over one store: same addresses, same bits, and what a pool of them does.
+//! Several steps over one store: same addresses, same bits, and the behaviour of a pool of them.
 
 use super::cpu::{Pool, host_target};
 use crate::compile::{Compiled, Options, compile};
@@ -34,7 +34,7 @@ fn evaluation(model: &Model, batch: usize) -> Arc<Compiled> {
     Arc::new(compile(&model.with_batch(batch), &Options::eval(host_target(1))).unwrap())
 }
 
-/// Writes what a run begins with.
+/// Writes the initial values of a run.
 fn begin(step: &mut Step) {
     let compiled = Arc::clone(step.compiled());
     for (index, param) in compiled.model.params.iter().enumerate() {
@@ -45,7 +45,7 @@ fn begin(step: &mut Step) {
     step.write(counter, &[3i64, 0]).unwrap();
 }
 
-/// Makes a training step on a batch that depends on `number`, and gives its loss.
+/// Makes a training step on a batch that depends on `number`, and returns its loss.
 fn train(step: &mut Step, number: usize, executor: Executor, pool: &mut Pool) -> f32 {
     let _turn = step.store().turn();
     let compiled = Arc::clone(step.compiled());
@@ -58,7 +58,7 @@ fn train(step: &mut Step, number: usize, executor: Executor, pool: &mut Pool) ->
     step.stored::<f32>(step.find("loss").unwrap()).unwrap()[0]
 }
 
-/// Where the memory of a parameter is.
+/// The address of a parameter's memory.
 fn address(step: &Step, param: usize) -> *const f32 {
     let slot = &step.compiled().plan.program.params[param];
     step.stored::<f32>(slot.value).unwrap().as_ptr()
@@ -95,7 +95,7 @@ fn steps_of_two_batch_sizes_and_an_evaluation_have_the_same_parameters() {
     for step in [&short, &tested] {
         assert!(Arc::ptr_eq(step.store(), whole.store()));
     }
-    // Running statistics and the counter continue whichever step is made.
+    // Running statistics and the counter continue independently of which step runs.
     for number in 0..4 {
         train(if number % 2 == 0 { &mut whole } else { &mut short }, number, Executor::Replay, &mut pool);
     }
@@ -127,7 +127,7 @@ fn replay_equals_eager_over_one_store() {
 }
 
 #[test]
-fn another_network_cannot_join_and_the_key_is_named() {
+fn a_step_of_another_network_is_refused_and_the_missing_key_is_named() {
     let whole = founded(&adam(), u64::MAX);
     let lion = model(r#"{"type": "sgd", "lr": 0.1, "momentum": 0.9}"#);
     let Err(error) = lend(&whole, &training(&lion, 5)) else { panic!("another optimizer joined") };
@@ -154,7 +154,7 @@ fn the_layout_is_that_of_the_training_plan() {
         assert_eq!((slot.start, slot.bytes), (buffer.offset, buffer.bytes), "{}", slot.key);
     }
     assert_eq!(layout.homes(plan).unwrap().arena_bytes, plan.arena_bytes - plan.persistent_bytes);
-    // What only a later plan has comes behind it all.
+    // Entries that only a later plan has are after all others.
     let sgd = training(&model_with_momentum(), 8);
     let both = StoreLayout::of(&[plan, &sgd.plan]);
     assert_eq!(both.slots()[..layout.slots().len()], *layout.slots());
@@ -166,20 +166,20 @@ fn model_with_momentum() -> Model {
 }
 
 #[test]
-fn variants_share_an_arena_of_the_largest() {
+fn variants_share_an_arena_that_fits_the_largest() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let short = lend(&whole, &training(&model, 3)).unwrap();
     assert!(Arc::ptr_eq(short.lent_arena(), whole.lent_arena()));
     drop(short);
-    // A larger one takes more, and what is not in use leaves the smaller one.
+    // A larger step allocates more, and recordings that are not in use release the smaller memory.
     let long = lend(&whole, &training(&model, 64)).unwrap();
     assert!(long.lent_arena().bytes() > whole.lent_arena().bytes());
     let short = lend(&whole, &training(&model, 3)).unwrap();
     assert!(Arc::ptr_eq(short.lent_arena(), long.lent_arena()));
     let counts = whole.pool().unwrap().counts();
     assert_eq!((counts.hits, counts.misses, counts.evictions, counts.recordings), (0, 4, 1, 3));
-    // No other thread enters while a thread has its turn with the store and the steps over it.
+    // No other thread enters while a thread holds the store and the steps over it.
     let turn = whole.store().turn();
     std::thread::scope(|scope| {
         let (sender, entered) = std::sync::mpsc::channel();
@@ -195,7 +195,7 @@ fn variants_share_an_arena_of_the_largest() {
 }
 
 #[test]
-fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes() {
+fn copies_are_outdated_once_any_step_over_the_store_runs_or_the_host_writes() {
     let (model, mut whole, mut short) = whole_and_short();
     let mut pool = Pool::new(1).unwrap();
     let store = Arc::clone(whole.store());
@@ -207,7 +207,7 @@ fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes()
         assert!(now > last, "{what}");
         last = now;
     };
-    // The step that runs is another one than the step that the host reads by.
+    // One step runs while the host reads through another one.
     short.run(Executor::Eager, &mut pool).unwrap();
     is_new("op by op");
     short.run(Executor::Replay, &mut pool).unwrap();
@@ -226,7 +226,7 @@ fn what_was_copied_is_old_once_any_step_over_the_store_runs_or_the_host_writes()
     is_new("a parameter");
     store.restore(&saved).unwrap();
     is_new("all of it");
-    // Reading makes nothing old.
+    // Reading does not make copies out of date.
     let before = store.revision();
     assert_eq!(whole.stored::<f32>(hyper).unwrap().len(), 2);
     drop((store.snapshot().unwrap(), whole.image().unwrap()));
@@ -247,7 +247,7 @@ fn eviction_keeps_parameters() {
     assert_eq!((recordings.counts().evictions, recordings.counts().recordings), (1, 1));
     assert_eq!(whole.store().snapshot().unwrap(), state);
     train(&mut whole, 1, Executor::Replay, &mut pool);
-    // Pinned, it stays; in use by this thread, it cannot be had a second time.
+    // A pinned recording is kept; one that this thread uses cannot be lent a second time.
     let short = lend(&whole, &compiled).unwrap();
     assert!(matches!(lend(&whole, &compiled), Err(ExecError::StepLent(_))));
     let key = GraphKey::of(&compiled);
@@ -261,7 +261,7 @@ fn eviction_keeps_parameters() {
 }
 
 #[test]
-fn keys_name_inputs_path_and_variant() {
+fn keys_contain_inputs_path_and_variant() {
     let key = |compiled: &Arc<Compiled>| GraphKey::of(compiled).to_string();
     let model = adam();
     assert_eq!(key(&training(&model, 8)), "x f32[8, 4], y f32[8, 3], f32, path whole, training");
@@ -292,7 +292,7 @@ fn two_threads_use_one_pool() {
                     let wanted = &compiled[(number + thread) % 2];
                     let key = GraphKey::of(wanted);
                     let lent = std::iter::repeat_with(|| recordings.lend(&key, || Ok(Arc::clone(wanted))));
-                    // One that the other thread has is refused at once; here it comes back soon.
+                    // A recording that another thread uses is refused at once; here it is returned soon.
                     let mut lent = lent.inspect(|lent| {
                         assert!(lent.is_ok() || matches!(lent, Err(ExecError::StepLent(_))));
                         std::thread::yield_now();
@@ -309,7 +309,7 @@ fn two_threads_use_one_pool() {
 }
 
 #[test]
-fn a_recording_that_another_thread_keeps_is_refused_at_once() {
+fn a_recording_that_another_thread_uses_is_refused_at_once() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let recordings = Arc::clone(whole.pool().unwrap());
@@ -326,7 +326,7 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
     }
     drop(short);
     assert!(lend_there(&compiled).is_none());
-    // One that is being made is waited for, except by a thread that makes another one.
+    // A thread waits for a recording that another thread makes, unless it is making one itself.
     let others = [training(&model, 5), training(&model, 6)];
     let keys = others.each_ref().map(|other| GraphKey::of(other));
     let refused = recordings.lend(&keys[0], || {
@@ -347,7 +347,7 @@ fn a_recording_that_another_thread_keeps_is_refused_at_once() {
 }
 
 #[test]
-fn a_recording_that_fails_leaves_the_pool_as_it_was() {
+fn a_recording_that_fails_leaves_the_pool_unchanged() {
     let model = adam();
     let mut pool = Pool::new(1).unwrap();
     let mut whole = founded(&model, u64::MAX);
@@ -369,7 +369,7 @@ fn a_recording_that_fails_leaves_the_pool_as_it_was() {
 }
 
 #[test]
-fn memory_that_is_refused_is_an_error_and_training_continues() {
+fn a_failed_allocation_is_an_error_and_training_continues() {
     let model = adam();
     let mut pool = Pool::new(1).unwrap();
     let mut steps = |wants_more: bool| {
@@ -391,7 +391,7 @@ fn memory_that_is_refused_is_an_error_and_training_continues() {
     assert_eq!(steps(true), steps(false));
 }
 
-/// A pool of keys that differ in their batch, of which `room` have room beside the first.
+/// A pool of keys that differ in their batch, of which `room` fit the budget beside the first one.
 fn pool_of(model: &Model, room: u64) -> (LentStep, Arc<RecordingPool>, u64) {
     let probe = founded(model, u64::MAX);
     let one = lend(&probe, &training(model, 1)).unwrap().recording_bytes();
@@ -401,7 +401,7 @@ fn pool_of(model: &Model, room: u64) -> (LentStep, Arc<RecordingPool>, u64) {
 }
 
 #[test]
-fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
+fn the_pool_drops_the_least_recently_used_recordings_to_keep_its_budget() {
     let model = adam();
     let (whole, recordings, one) = pool_of(&model, 3);
     let compiled: Vec<_> = (1..=5).map(|batch| training(&model, batch)).collect();
@@ -409,7 +409,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
     assert!(compiled.iter().all(|c| lend(&whole, c).unwrap().recording_bytes() <= one));
     let there = || -> Vec<bool> { ids.iter().map(|id| recordings.presence(*id) == Some(Presence::There)).collect() };
     assert_eq!(there(), [false, false, true, true, true]);
-    // A use makes the third one young again, so that the fourth one goes.
+    // This use makes the third one the most recent, so that the fourth one is dropped.
     drop(LentStep::find(&recordings, ids[2], 9).unwrap());
     assert!(recordings.make(ids[0], "a test", || Ok::<_, ExecError>(Arc::clone(&compiled[0]))).unwrap());
     assert_eq!(there(), [true, false, true, false, true]);
@@ -426,7 +426,7 @@ fn the_pool_keeps_its_budget_by_what_was_not_used_for_longest() {
 }
 
 #[test]
-fn one_that_has_no_room_is_refused_and_says_so() {
+fn a_recording_that_does_not_fit_is_refused_with_the_reason() {
     let model = adam();
     let whole = founded(&model, 1);
     let recordings = whole.pool().unwrap();
@@ -436,7 +436,7 @@ fn one_that_has_no_room_is_refused_and_says_so() {
     assert!(recordings.make(id, "a test", || Ok::<_, ExecError>(Arc::clone(&compiled))).unwrap());
     assert_eq!(recordings.presence(id), Some(Presence::Refused));
     assert!(recordings.why_absent(id).contains("no room in the budget"), "{}", recordings.why_absent(id));
-    // Who insists gets it for as long as he keeps it.
+    // A pinned recording stays available.
     drop(lend(&whole, &compiled).unwrap());
     assert_eq!(recordings.counts().recordings, 1);
     // It can be run op by op in the memory that is there.
@@ -446,7 +446,7 @@ fn one_that_has_no_room_is_refused_and_says_so() {
 }
 
 #[test]
-fn changing_between_recordings_counts_hits_and_takes_no_time() {
+fn changing_between_recordings_counts_hits_and_is_fast() {
     const ROUNDS: u64 = 100_000;
     let model = adam();
     let whole = founded(&model, u64::MAX);
@@ -472,7 +472,7 @@ fn changing_between_recordings_counts_hits_and_takes_no_time() {
 }
 
 #[test]
-fn keys_without_a_recording_are_forgotten_one_day() {
+fn the_least_recently_used_keys_without_a_recording_are_forgotten() {
     let model = adam();
     let whole = founded(&model, u64::MAX);
     let recordings = whole.pool().unwrap();

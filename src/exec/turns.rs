@@ -1,16 +1,16 @@
-//! Whose turn it is: one thread at a time uses a memory that several steps share.
+//! A lock: one thread at a time uses memory that several steps share.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets one thread in at a time; a thread that is in may enter again. Entering takes no lock if no thread waits, so
+/// Lets one thread in at a time; a thread that is inside may enter again. Entering takes no lock if no thread waits, so
 /// that the cost for a small step is not measurable.
 #[derive(Default)]
 pub(super) struct Turns {
-    /// The thread that is in; 0 where none is.
+    /// The thread that is inside; 0 if there is none.
     owner: AtomicUsize,
-    /// How often the owner has entered and not left; only the owner touches it.
+    /// How often the owner has entered and not left; only the owner accesses it.
     depth: UnsafeCell<usize>,
     waiting: AtomicUsize,
     gate: Mutex<()>,
@@ -23,8 +23,7 @@ unsafe impl Sync for Turns {}
 // SAFETY: plain numbers.
 unsafe impl Send for Turns {}
 
-/// A number for this thread that no other living thread has, and that is not 0: the address of something that it has
-/// for itself.
+/// A number for this thread that no other living thread has, and that is not 0: the address of a thread-local value.
 fn number_of_thread() -> usize {
     thread_local! {
         static PLACE: u8 = const { 0 };
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_thread_is_in_at_a_time_and_may_enter_again() {
+    fn only_one_thread_enters_at_a_time_and_it_may_enter_again() {
         let (turns, sum) = (Turns::default(), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -8,15 +8,14 @@ use super::{Metrics, Mode, Share};
 use crate::model::{Model, NamedInput, ParamId, Targets};
 use crate::tensor::{DType, Shape};
 
-/// The graph of a model's step; of a network whose layers choose, that of the path that evaluations take. `real` is the
-/// type of every real value: `F32`, or `F64` for checks.
-/// Where several batches make a step, it is the step of the last one.
+/// The graph of a model's step; if layers choose, that of the path of evaluations. `real` is the type of every real
+/// value: `F32`, or `F64` for checks. If several batches make one step, it is the graph for the last one.
 #[must_use]
 pub fn build(model: &Model, mode: Mode, metrics: Metrics, real: DType) -> Graph {
     build_share(model, mode, metrics, real, Share::Last)
 }
 
-/// As [`build`]; where several batches make a step, the step of this share of them.
+/// Like [`build`]; if several batches make one step, the graph for this share of them.
 #[must_use]
 pub fn build_share(model: &Model, mode: Mode, metrics: Metrics, real: DType, share: Share) -> Graph {
     if model.chooses() {
@@ -38,7 +37,7 @@ pub fn build_share(model: &Model, mode: Mode, metrics: Metrics, real: DType, sha
             b.earlier_gradients();
         }
     }
-    // Where there are several, the first layer's branches take theirs by name.
+    // If there are several inputs, the branches of the first layer take them by name.
     let mut output = samples[0].value;
     for &root in &model.roots {
         output = forward(&mut b, root, output);
@@ -86,7 +85,7 @@ impl Builder<'_> {
         model.inputs.iter().map(of).collect()
     }
 
-    /// The sum of the gradients of the batches before, which those of this one are added to.
+    /// The sum of the gradients of the preceding batches, to which those of this one are added.
     fn earlier_gradients(&mut self) {
         let is_run = self.model.runs();
         let trained = self.model.params.iter().enumerate().filter(|(_, p)| p.kind.is_trained());

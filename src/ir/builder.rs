@@ -1,4 +1,4 @@
-//! A graph under construction: values, nodes, and what the forward pass leaves for the backward pass.
+//! A graph under construction: values, nodes, and what the forward pass stores for the backward pass.
 
 use super::graph::{Node, Phase};
 use super::nodes::{NodeKind, Save};
@@ -9,14 +9,14 @@ use crate::tensor::{DType, Shape};
 
 /// The forward pass of a layer.
 pub(super) trait Forward {
-    /// Adds the nodes of the layer, records how their derivative is made, and gives the layer's output.
+    /// Adds the nodes of the layer, records how their derivative is made, and returns the layer's output.
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId;
 }
 
-/// Where a layer is applied.
+/// The context of a layer's application.
 pub(super) struct At<'m> {
     pub layer: &'m Layer,
-    /// Its input; of a first layer that takes its inputs by name, the first of them.
+    /// Its input; for a first layer that takes its inputs by name, the first of them.
     pub x: ValueId,
     /// The output's shape, with the batch.
     pub out: Shape,
@@ -24,22 +24,22 @@ pub(super) struct At<'m> {
     pub inside: fn(&mut Builder<'_>, &Layer, usize, ValueId) -> ValueId,
 }
 
-/// What one part of the forward pass needs for its derivative.
+/// What the derivative of one part of the forward pass needs.
 pub(super) trait Derivative {
-    /// Adds the nodes of the derivative; gives the gradient of the input where one is needed.
+    /// Adds the nodes of the derivative; returns the gradient of the input if it is needed.
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId>;
 }
 
-/// Where a derivative is applied.
+/// The context of a derivative.
 pub(super) struct Backward<'m> {
     pub layer: &'m Layer,
     /// The gradient of the output.
     pub dy: ValueId,
-    /// Whether a parameter is before it, so that its input needs a gradient.
+    /// Whether there is a parameter before it, so that its input needs a gradient.
     pub input_grad: bool,
 }
 
-/// How the derivative of a part of the forward pass is made, from its beginning on.
+/// How the derivative of a part of the forward pass is made, and where the part begins.
 #[derive(Default)]
 pub(super) struct Tape(Vec<Entry>);
 
@@ -65,14 +65,14 @@ pub(super) struct Builder<'m> {
     /// The current value of each parameter or statistic.
     pub current: Vec<ValueId>,
     pub grads: Vec<Option<ValueId>>,
-    /// The steps that were made.
+    /// The counter of steps that were made.
     pub counter: Option<ValueId>,
-    /// The batches that were seen, where several make a step.
+    /// The counter of batches that were used, if several make one step.
     pub batches: Option<ValueId>,
     tape: Tape,
     /// Whether anything before the current point is trained.
     pub trained_before: bool,
-    /// How many layers drew random numbers so far: each has a stream of its own.
+    /// The number of layers so far that draw random numbers: each has its own stream.
     pub streams: u32,
     /// Which application of a repeated layer is built, from 0.
     pub pass: u32,
@@ -127,7 +127,7 @@ impl<'m> Builder<'m> {
         self.value(name.to_owned(), role, shape, dtype)
     }
 
-    /// What random numbers are drawn by: other ones for each batch.
+    /// The value that determines random numbers: they differ for each batch.
     pub fn drawn_by(&self) -> Option<ValueId> {
         self.batches.or(self.counter)
     }
@@ -171,7 +171,7 @@ impl<'m> Builder<'m> {
         saved
     }
 
-    /// Records how the derivative of what was just built is made.
+    /// Records how the derivative of the part that was just built is made.
     pub fn record(&mut self, derivative: impl Derivative + 'static) {
         if let (Mode::Train, Some(layer)) = (self.mode, self.layer) {
             let (pass, input_grad) = (self.pass, self.trained_before);
@@ -187,7 +187,7 @@ impl<'m> Builder<'m> {
         self.param(layer, kind).map(|p| self.current[p.0 as usize])
     }
 
-    /// The gradient value of a parameter, and the value it adds to where one is there already.
+    /// The gradient value of a parameter, and the value that it is added to, if there is already one.
     pub fn param_grad(&mut self, layer: &Layer, kind: ParamKind, what: &str) -> (Option<ValueId>, Option<ValueId>) {
         let Some(p) = self.param(layer, kind) else { return (None, None) };
         let before = self.grads[p.0 as usize];
@@ -199,7 +199,7 @@ impl<'m> Builder<'m> {
         (before, Some(grad))
     }
 
-    /// The gradient of an input by a node that makes nothing else, where one is needed.
+    /// The gradient of an input, from a node that has no other result, if it is needed.
     pub fn input_gradient(
         &mut self,
         at: &Backward<'_>,
@@ -215,8 +215,8 @@ impl<'m> Builder<'m> {
         Some(dx)
     }
 
-    /// Builds a part of the forward pass whose derivatives are kept apart, for a block that says itself where their
-    /// gradients come from and go to. The layer is the same afterwards.
+    /// Builds a part of the forward pass whose derivatives are recorded separately, for a block that determines the
+    /// flow of their gradients itself. The current layer is restored.
     pub fn apart(&mut self, part: impl FnOnce(&mut Self) -> ValueId) -> (Tape, ValueId) {
         let (outer, layer) = (std::mem::take(&mut self.tape), self.layer);
         let output = part(self);
@@ -224,8 +224,8 @@ impl<'m> Builder<'m> {
         (std::mem::replace(&mut self.tape, outer), output)
     }
 
-    /// Goes back over a part of the forward pass, from the gradient of its output to the first layer that is trained.
-    /// Gives the gradient of its input where one is needed.
+    /// Builds the backward pass of a part of the forward pass, from the gradient of its output to the first trained
+    /// layer. Returns the gradient of its input if it is needed.
     pub fn back_over(&mut self, tape: &Tape, output_grad: ValueId) -> Option<ValueId> {
         let (model, place) = (self.model, (self.layer, self.pass));
         let mut dy = Some(output_grad);
@@ -243,7 +243,7 @@ impl<'m> Builder<'m> {
         dy
     }
 
-    /// Goes back over what the forward pass recorded, from the loss to the first layer that is trained.
+    /// Builds the backward pass of everything that the forward pass recorded, from the loss to the first trained layer.
     pub fn backward(&mut self, loss_grad: ValueId) {
         self.phase = Phase::Backward;
         self.layer = None;

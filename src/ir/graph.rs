@@ -50,7 +50,7 @@ pub struct Node {
     pub phase: Phase,
 }
 
-/// What an input of a step holds.
+/// What an input of a step contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputKind {
     Samples,
@@ -101,7 +101,7 @@ impl<Id: Copy + PartialEq> Inputs<Id> {
         self.0.iter().map(|input| input.value)
     }
 
-    /// The same inputs, by other ids.
+    /// The same inputs with other ids.
     #[must_use]
     pub fn map<Other>(&self, mut other: impl FnMut(Id) -> Other) -> Inputs<Other> {
         let of = |i: &Input<Id>| Input { name: i.name.clone(), value: other(i.value), kind: i.kind };
@@ -116,7 +116,7 @@ impl<Id: Copy + PartialEq> Inputs<Id> {
 /// The name of the targets in JSON; inputs under other names are samples.
 const TARGETS: &str = "y";
 
-/// Each input under its name; a step without targets says so.
+/// Each input with its name; for a step without targets, these are null.
 impl<Id: Copy + PartialEq + Serialize> Serialize for Inputs<Id> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let named = self.0.iter().map(|input| (input.name.as_str(), Some(input.value)));
@@ -151,12 +151,12 @@ impl<'de, Id: Deserialize<'de>> Visitor<'de> for InputsOf<Id> {
     }
 }
 
-/// The whole step.
+/// The graph of the whole step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Graph {
     pub mode: Mode,
     pub metrics: Metrics,
-    /// Which of several batches it is for, where several make a step.
+    /// Which of several batches it is for, if several make one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
     pub values: Vec<Value>,
@@ -210,7 +210,7 @@ impl Graph {
         self.inputs.targets()
     }
 
-    /// What the optimizer keeps for each trained parameter, before the step, with the name of the optimizer's state.
+    /// The optimizer's state for each trained parameter, before the step, with the name of the state.
     #[must_use]
     pub fn moments(&self) -> Vec<(ValueId, &'static str)> {
         let step = self.nodes.iter().find_map(|node| match &node.kind {
@@ -218,7 +218,7 @@ impl Graph {
             _ => None,
         });
         let Some((node, states)) = step else { return Vec::new() };
-        // They are the last inputs: of every state one for each trained parameter.
+        // They are the last inputs: one for each state and each trained parameter.
         let trained = self.grads.iter().flatten().count();
         let moments = &node.inputs[node.inputs.len() - states.len() * trained..];
         moments.iter().enumerate().map(|(index, value)| (*value, states[index / trained])).collect()

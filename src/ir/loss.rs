@@ -11,7 +11,7 @@ use crate::model::{LossRule, Targets};
 use crate::tensor::Shape;
 
 impl Builder<'_> {
-    /// Adds the loss and gives its gradient with respect to the output.
+    /// Adds the loss and returns its gradient with respect to the output.
     pub(super) fn loss(&mut self, output: ValueId, targets: ValueId) -> ValueId {
         self.phase = Phase::Loss;
         let loss = self.value("loss".into(), Role::Metric, Shape::from([1]), self.real);
@@ -32,7 +32,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A loss on values and its gradient, which both are made of the output and the targets.
+    /// A loss on values and its gradient, both of which are computed from the output and the targets.
     fn value_loss(
         &mut self,
         kind: impl Into<NodeKind>,
@@ -45,7 +45,7 @@ impl Builder<'_> {
         grad
     }
 
-    /// Adds the accuracy, where it is asked for and the loss has one.
+    /// Adds the accuracy, if it is requested and the loss has one.
     fn accuracy(&mut self, output: ValueId, targets: ValueId) {
         let kind: NodeKind = match self.model.loss.targets() {
             Targets::Classes => Accuracy {}.into(),

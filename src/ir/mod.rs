@@ -1,9 +1,9 @@
 //! The training step as one semantic graph: forward, loss, backward, optimizer and metrics.
 //!
-//! The graph is in single assignment: every value is produced once, by a node that comes before its readers. Shapes
-//! are logical (`[N, C, H, W]`); there is no memory, no layout and no kernel here. [`build`] makes it from a model,
-//! [`verify`] checks it by rules of its own. Each layer has its forward pass and its derivative side by side in
-//! `layers/`; what the nodes mean is in [`nodes`].
+//! The graph is in single assignment form: every value is produced once, by a node that comes before its readers.
+//! Shapes are logical (`[N, C, H, W]`); there is no memory, no layout and no kernel here. [`build`] makes it from a
+//! model, and [`verify`] checks it independently. The forward pass and the derivative of each layer are side by side in
+//! `layers/`; the nodes are defined in [`nodes`].
 
 mod build;
 mod builder;

@@ -1,4 +1,4 @@
-//! Which step is built, and what is measured in it.
+//! Which step is built, and which metrics it computes.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,15 +12,15 @@ pub enum Mode {
     Eval,
 }
 
-/// Which of the batches that make a step together a training step is for.
+/// The part of a training step that one of its batches has, if several batches make one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Share {
-    /// Its gradients overwrite those of the step before.
+    /// Its gradients overwrite those of the previous step.
     First,
     /// Its gradients are added.
     Middle,
-    /// Its gradients are added, and the parameters updated.
+    /// Its gradients are added, and the parameters are updated.
     Last,
 }
 
@@ -35,7 +35,7 @@ impl Share {
         }
     }
 
-    /// The share of batch `number`, from 0, of `count` that make a step.
+    /// The share of batch `number`, from 0, of the `count` batches of a step.
     #[must_use]
     pub const fn of(number: usize, count: usize) -> Self {
         match number {
@@ -45,7 +45,7 @@ impl Share {
         }
     }
 
-    /// Those before the last that a step of `count` batches has.
+    /// The shares of the batches before the last, in a step of `count` batches.
     #[must_use]
     pub fn before_last(count: usize) -> &'static [Self] {
         match count {
@@ -56,12 +56,12 @@ impl Share {
     }
 }
 
-/// The groups of metrics that are computed inside the step besides the loss.
+/// The groups of metrics that the step computes in addition to the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Share of the batch that is classified right.
+    /// The share of the batch that is classified correctly.
     pub accuracy: bool,
-    /// Update magnitude in whole and per parameter, and gradient norm.
+    /// The size of the update, in total and for each parameter, and the gradient norm.
     pub updates: bool,
 }
 

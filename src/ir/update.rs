@@ -1,4 +1,4 @@
-//! The end of the step: counters, the optimizer, and what is measured of the update.
+//! The end of the step: counters, the optimizer, and the metrics of the update.
 
 use super::builder::Builder;
 use super::graph::Phase;
@@ -10,7 +10,7 @@ use std::ops::Range;
 
 impl Builder<'_> {
     /// The update of every trained parameter, with the counters and moments that it needs, and its metrics. `params`
-    /// are the values before the step; what survives the step is added to `updates`.
+    /// are the values before the step; values that survive the step are added to `updates`.
     pub(super) fn optimizer(&mut self, params: &[ValueId], updates: &mut Vec<(ValueId, ValueId)>) {
         self.phase = Phase::Optimizer;
         let real = self.real;
@@ -20,7 +20,7 @@ impl Builder<'_> {
         trained.sort_by_key(|i| self.model.params[*i].group);
         let groups = self.groups(&trained);
         if trained.is_empty() {
-            // No trained parameter is on the path; the step is still counted, and has its learning rate.
+            // There is no trained parameter on the path; the step is still counted, and has its learning rate.
             let (counter, _) = self.counters(&groups, updates);
             self.rates(hyper, counter, None);
             return;
@@ -60,13 +60,12 @@ impl Builder<'_> {
         norms
     }
 
-    /// Whether gradients are scaled before they are used: to be a mean, or to be shorter.
+    /// Whether gradients are scaled before they are used: to compute their mean, or to clip them.
     fn scales(&self) -> bool {
         self.model.accumulate > 1 || self.model.update.clips()
     }
 
-    /// What the update is scaled by in this step, where that does not stay as it is in `hyper`. Without `norms` nothing
-    /// is updated.
+    /// The factors of the update in this step, if they are not constant in `hyper`. Without `norms` nothing is updated.
     fn rates(&mut self, hyper: ValueId, counter: Option<ValueId>, norms: Option<ValueId>) -> Option<ValueId> {
         let UpdateSpec { schedule, clip_norm, .. } = self.model.update;
         let counter = counter.filter(|_| !schedule.is_constant());
@@ -85,7 +84,7 @@ impl Builder<'_> {
         Some(rates)
     }
 
-    /// The value that one which survives the step becomes.
+    /// The new value of one that survives the step.
     fn surviving(&mut self, before: ValueId, updates: &mut Vec<(ValueId, ValueId)>) -> ValueId {
         let Value { name, role, shape, dtype, param, layer, .. } = self.values[before.0 as usize].clone();
         let after = self.value(format!("{name}.new"), role, shape, dtype);
@@ -95,7 +94,7 @@ impl Builder<'_> {
         after
     }
 
-    /// Counts the batch, where several make a step.
+    /// Counts the batch, if several make one step.
     pub(super) fn count_batch(&mut self, updates: &mut Vec<(ValueId, ValueId)>) {
         let Some(batches) = self.batches else { return };
         self.phase = Phase::Optimizer;
@@ -104,7 +103,7 @@ impl Builder<'_> {
         self.node(StepInc {}, vec![batches], vec![after]);
     }
 
-    /// The groups of parameters in this order, with the places that each has in it.
+    /// The groups of parameters in this order, with the indices of each group's parameters.
     fn groups(&self, trained: &[usize]) -> Vec<(u32, Range<usize>)> {
         let mut groups: Vec<(u32, Range<usize>)> = Vec::new();
         for (place, param) in trained.iter().enumerate() {
@@ -117,8 +116,8 @@ impl Builder<'_> {
         groups
     }
 
-    /// Counts the step, and the updates of each group of parameters; gives the step's counter, and the bias corrections
-    /// of each group, where the optimizer has some. The count of group 0 is that of the steps.
+    /// Counts the step, and the updates of each group of parameters; returns the step's counter, and the bias
+    /// corrections of each group, if the optimizer has any. The count of group 0 is that of the steps.
     fn counters(
         &mut self,
         groups: &[(u32, Range<usize>)],
@@ -128,7 +127,7 @@ impl Builder<'_> {
         let steps = self.surviving(counter, updates);
         self.node(StepInc {}, vec![counter], vec![steps]);
         let Some(betas) = self.model.optimizer.corrected() else { return (Some(steps), Vec::new()) };
-        // Operations of one kind come one after the other, so that a GPU may launch them together.
+        // Operations of one kind are consecutive, so that a GPU may launch them together.
         let mut counts = Vec::with_capacity(groups.len());
         for (group, _) in groups {
             if *group == 0 {
@@ -153,7 +152,7 @@ impl Builder<'_> {
     }
 
     /// The update itself and its metrics, for these trained parameters in these groups; the norms of their gradients
-    /// are measured with it where that was not done before.
+    /// are computed with it unless that was done before.
     fn step(
         &mut self,
         trained: &[usize],

@@ -22,7 +22,7 @@ impl fmt::Display for ValueId {
     }
 }
 
-/// What a value is to the step.
+/// The role of a value in the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -30,13 +30,14 @@ pub enum Role {
     Input,
     /// A trained parameter.
     Param,
-    /// What survives from step to step besides parameters: moments, counters, running statistics, hyperparameters.
+    /// What survives from step to step in addition to parameters: moments, counters, running statistics,
+    /// hyperparameters.
     State,
     Grad,
     Activation,
     /// Scratch memory of one operation; appears with the lowered program's bindings.
     Workspace,
-    /// What the host reads after a step.
+    /// Values that the host reads after a step.
     Metric,
 }
 
@@ -67,12 +68,12 @@ pub struct Value {
     /// Logical shape, with the batch.
     pub shape: Shape,
     pub dtype: DType,
-    /// The node that makes it; `None` for what is there before the step.
+    /// The node that makes it; `None` for values that exist before the step.
     pub producer: Option<NodeId>,
     /// The parameter whose value, gradient or statistic it is.
     pub param: Option<ParamId>,
     pub layer: Option<LayerId>,
-    /// The group of parameters whose updates it counts or corrects; `None` for all that has to do with all of them.
+    /// The group of parameters whose updates it counts or corrects; `None` for values that concern all groups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<u32>,
 }

@@ -1,4 +1,4 @@
-//! The graph's referee: it knows the rules of the graph, not how the builder follows them.
+//! Checks a graph: it knows the rules of the graph, but not how the builder follows them.
 
 use super::graph::{Graph, InputKind, Phase};
 use super::nodes::{NodeKind, Shapes};
@@ -7,7 +7,7 @@ use super::{Mode, Share};
 use std::collections::HashSet;
 use thiserror::Error;
 
-/// A broken rule, with the node that breaks it.
+/// A violated rule, with the node that violates it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum IrError {
     #[error("node {node} ({kind}) reads {value}, which no earlier node makes")]
@@ -33,7 +33,7 @@ pub enum IrError {
 /// Checks single assignment, order of phases, shapes and that every trained parameter is updated.
 ///
 /// # Errors
-/// The first broken rule.
+/// The first violated rule.
 pub fn verify(graph: &Graph) -> Result<(), IrError> {
     inputs(graph)?;
     let outputs = Marks::of(graph, graph.nodes.iter().flat_map(|n| &n.outputs));
@@ -77,7 +77,7 @@ impl Marks {
         self.0[value.0 as usize]
     }
 
-    /// Adds a value; false where it was in the set before.
+    /// Adds a value; returns false if it was in the set before.
     fn add(&mut self, value: ValueId) -> bool {
         !std::mem::replace(&mut self.0[value.0 as usize], true)
     }
@@ -107,11 +107,11 @@ fn survivors(graph: &Graph, made: &Marks) -> Result<(), IrError> {
     if graph.mode == Mode::Eval {
         return Ok(());
     }
-    // Before the last of several batches gradients are made, and nothing reads them.
+    // Before the last of several batches, gradients are computed, and nothing reads them.
     let is_read = graph.share.is_none_or(|share| share == Share::Last);
     let steps = graph.nodes.iter().filter(|n| matches!(n.kind, NodeKind::OptimizerStep(_)));
     let read = Marks::of(graph, steps.flat_map(|n| &n.inputs));
-    // What the path of a network leaves out has no gradient.
+    // Parameters that the path of a network leaves out have no gradient.
     let forward = graph.nodes.iter().filter(|node| node.phase == Phase::Forward);
     let is_run = Marks::of(graph, forward.flat_map(|node| &node.inputs));
     for (&param, grad) in graph.params.iter().zip(&graph.grads) {
@@ -152,14 +152,14 @@ mod tests {
     }
 
     #[test]
-    fn a_built_graph_holds_every_rule() {
+    fn a_built_graph_satisfies_every_rule() {
         for mode in [Mode::Train, Mode::Eval] {
             assert_eq!(verify(&graph(mode)), Ok(()));
         }
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_violated_rule_is_reported() {
         let mut g = graph(Mode::Train);
         g.nodes.swap(1, 2);
         assert!(matches!(verify(&g), Err(IrError::ReadBeforeMade { .. })));

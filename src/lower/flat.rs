@@ -9,17 +9,18 @@ use std::ops::Range;
 /// Each parameter starts at a multiple of this many elements: 256 bytes of f32.
 pub const FLAT_ALIGN: usize = 64;
 
-/// The order in memory of the filters of convolutions: what a device's kernels want.
+/// The order of the filters of convolutions in memory, which a device's kernels require.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FilterOrder {
-    /// `[kh, kw, c, f]`: neighbouring filters are side by side.
+    /// `[kh, kw, c, f]`: filters are contiguous.
     #[default]
     Hwio,
-    /// `[f, kh, kw, c]`: the reduction runs over neighbours.
+    /// `[f, kh, kw, c]`: the elements of the reduction are contiguous.
     Ohwi,
 }
 
-/// How a parameter's elements are stored. Files, the screen and PyTorch see the logical order; kernels see this one.
+/// The stored order of a parameter's elements. Files, the window and PyTorch use the logical order; kernels use this
+/// one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "order")]
 pub enum ParamOrder {
@@ -58,7 +59,7 @@ impl ParamOrder {
         }
     }
 
-    /// Values in logical order from values in stored order, as they are where the two orders are one.
+    /// Values in logical order from values in stored order; borrowed if the two orders are the same.
     #[must_use]
     pub fn as_logical<T: Copy + Default>(self, stored: &[T]) -> Cow<'_, [T]> {
         if self == Self::Plain { Cow::Borrowed(stored) } else { Cow::Owned(self.to_logical(stored)) }
@@ -84,8 +85,8 @@ impl ParamOrder {
     }
 }
 
-/// The stretch of the flat vectors that each trained parameter takes: those of one group side by side, so that what a
-/// path of the network updates together is one stretch.
+/// The range of the flat vectors that each trained parameter takes. Parameters of one group are contiguous, so that
+/// those that a path of the network updates together are one range.
 #[must_use]
 pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
     let mut start = 0;
@@ -100,19 +101,20 @@ pub fn segments(model: &Model) -> Vec<(ParamId, Segment)> {
     out
 }
 
-/// Parameters that are updated together, with the stretch of the flat vectors that they take.
+/// Parameters that are updated together, with their range of the flat vectors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     pub group: u32,
-    /// The places of those that a step updates among its segments.
+    /// The indices of its parameters among the segments that a step updates.
     pub segments: Range<usize>,
-    /// The first element of the group, and how many it has, padding included: the same for every step.
+    /// The first element of the group, and the number of its elements, including padding: the same for every step.
     pub start: usize,
     pub len: usize,
 }
 
-/// The regions of a network, of which `is_run` says what a step updates, where that is anything. All steps have the
-/// stretch of the whole group: an evaluation's path, which no step may take, can leave out some of a group.
+/// The regions of a network; `is_run` says which parameters a step updates, and regions without any are left out. All
+/// steps use the range of the whole group: the path of evaluations, which no step may take, can leave out some
+/// parameters of a group.
 pub(super) fn regions(model: &Model, is_run: impl Fn(&ParamId) -> bool) -> Vec<Region> {
     let mut out: Vec<Region> = Vec::new();
     let mut place = 0;

@@ -22,16 +22,16 @@ pub(super) struct Lowerer<'g> {
     pub rearranged: HashMap<(LValueId, Layout), LValueId>,
     pub orders: Vec<Option<ParamOrder>>,
     pub filters: FilterOrder,
-    /// Those of the parameters that the step trains; of an evaluation, of all that are trained.
+    /// The regions of the parameters that the step trains; for an evaluation, of all trained parameters.
     pub segments: Vec<(ParamId, Segment)>,
-    /// The stretches of the flat vectors that the step updates.
+    /// The ranges of the flat vectors that the step updates.
     pub regions: Vec<Region>,
-    /// What is kept from step to step for parameters that not every step updates; nothing where every step does.
+    /// What survives the step for parameters that not every step updates; `None` if every step updates all.
     kept: Option<KeptForGroups>,
-    /// The segment of each parameter, where it is trained.
+    /// The segment of each parameter, if it is trained.
     segment_of: Vec<Option<Segment>>,
     pub flat_len: usize,
-    /// The flat vectors, by what they hold.
+    /// The flat vectors, by their content.
     pub flats: HashMap<&'static str, LValueId>,
     /// The flat gradients, by the group of their parameters.
     flat_gradients: HashMap<u32, LValueId>,
@@ -43,21 +43,21 @@ pub(super) struct Lowerer<'g> {
 /// What survives the steps of a network for the groups of its parameters.
 #[derive(Clone)]
 struct KeptForGroups {
-    /// The vectors that the optimizer keeps.
+    /// The state vectors of the optimizer.
     states: &'static [&'static str],
     /// Whether there are several groups.
     are_several: bool,
     /// Whether moments are corrected by the number of their updates.
     are_corrected: bool,
-    /// The stretch of each group.
+    /// The range of each group.
     regions: Vec<Region>,
     /// The parameters that the step does not run.
     left_out: Vec<(ParamId, Segment)>,
 }
 
 impl KeptForGroups {
-    /// Nothing for evaluations, and for steps that run all parameters of a network with a single group. The path of
-    /// evaluations, which a run begins with, may leave some out that every step runs.
+    /// `None` for evaluations, and for steps that run all parameters of a network with a single group. The path of
+    /// evaluations, with which a run begins, may leave out some that every step runs.
     fn of(graph: &Graph, model: &Model) -> Option<Self> {
         let are_several = model.params.iter().any(|param| param.group > 0);
         let updates = graph.share.is_none_or(|share| share == Share::Last);
@@ -107,11 +107,11 @@ impl<'g> Lowerer<'g> {
     pub fn lowered(&self, id: ValueId) -> LValueId {
         match self.map[id.0 as usize] {
             Some(lowered) => lowered,
-            None => unreachable!("nodes are lowered behind those whose values they read"),
+            None => unreachable!("nodes are lowered after those whose values they read"),
         }
     }
 
-    /// Says that a graph value is this lowered one.
+    /// Maps a graph value to this lowered one.
     pub fn set_lowered(&mut self, id: ValueId, lowered: LValueId) {
         self.map[id.0 as usize] = Some(lowered);
     }
@@ -145,12 +145,12 @@ impl<'g> Lowerer<'g> {
         id
     }
 
-    /// A vector of its own.
+    /// A separate vector.
     fn vector(&mut self, name: String, role: Role, dtype: DType, len: usize) -> LValueId {
         self.push(LValue::vector(name, role, dtype, len))
     }
 
-    /// The flat gradient of a group of parameters, of so many elements.
+    /// The flat gradient of a group of parameters, with this number of elements.
     pub fn gradients(&mut self, dtype: DType, group: u32, len: usize) -> LValueId {
         if let Some(&id) = self.flat_gradients.get(&group) {
             return id;
@@ -162,7 +162,7 @@ impl<'g> Lowerer<'g> {
         id
     }
 
-    /// Where a parameter's gradient is: in that of its group, from an element on.
+    /// The place of a parameter's gradient: in that of its group, from an element on.
     fn gradient_place(&mut self, param: ParamId, dtype: DType) -> Option<Alias> {
         let segment = self.segment(param)?;
         let holds = |region: &&Region| (region.start..region.start + region.len).contains(&segment.start);
@@ -180,7 +180,7 @@ impl<'g> Lowerer<'g> {
         self.segment_of[param.0 as usize]
     }
 
-    /// Lowers a graph value to one of its own, not yet aliased.
+    /// Creates the lowered value of a graph value, not yet aliased.
     pub fn lower_value(&mut self, id: ValueId, layout: Layout) -> LValueId {
         let v = self.graph.value(id);
         let node = v.producer.map(|n| self.graph.node(n));
@@ -201,7 +201,8 @@ impl<'g> Lowerer<'g> {
         lowered
     }
 
-    /// What is there before the step: parameters and moments in their flat vectors, everything else on its own.
+    /// Creates the values that exist before the step: parameters and moments in their flat vectors, everything else
+    /// separately.
     pub fn sources(&mut self) {
         let graph = self.graph;
         let mut is_updated = vec![false; graph.values.len()];
@@ -242,8 +243,8 @@ impl<'g> Lowerer<'g> {
         self.keep_for_groups(real);
     }
 
-    /// Makes what survives the step for parameters that the step does not run, so that the steps of all paths have the
-    /// same things in their store.
+    /// Creates what survives the step for parameters that the step does not run, so that the steps of all paths have
+    /// the same entries in their store.
     fn keep_for_groups(&mut self, real: DType) {
         let Some(kept) = self.kept.clone() else { return };
         for state in kept.states {
@@ -260,7 +261,7 @@ impl<'g> Lowerer<'g> {
                 self.of_all_groups("counters", DType::I64);
                 self.of_all_groups("corrs", real);
             }
-            // An evaluation may choose what no step chooses, and leave out what every step runs.
+            // An evaluation may choose values that no step chooses, and leave out layers that every step runs.
             if kept.regions.iter().any(|region| region.group == 0) && self.graph.values.iter().all(|v| v.name != "corr")
             {
                 let corr = self.vector("corr".into(), Role::State, real, 2);
@@ -293,7 +294,7 @@ impl<'g> Lowerer<'g> {
                 args[slot] = *value;
             }
         }
-        // A path that runs no layer has no node: an evaluation then gives its samples as they are.
+        // A path that runs no layer has no node: an evaluation then returns its samples unchanged.
         let node = self.graph.nodes.get(self.node.0 as usize);
         self.ops.push(Op {
             kind,
@@ -306,7 +307,7 @@ impl<'g> Lowerer<'g> {
         });
     }
 
-    /// The output of an operation that updates `before` where it is.
+    /// The output of an operation that updates `before` in place.
     pub fn updated(&mut self, id: ValueId, before: LValueId) -> LValueId {
         let layout = self.lv(before).layout;
         let after = self.lower_value(id, layout);
@@ -314,7 +315,7 @@ impl<'g> Lowerer<'g> {
         after
     }
 
-    /// A parameter's gradient, in its place in the flat vector. `before` is what it adds to.
+    /// A parameter's gradient, in its place in the flat vector. `before` is the value that it is added to.
     pub fn gradient(&mut self, id: ValueId) -> LValueId {
         let dtype = self.graph.value(id).dtype;
         let lowered = self.lower_value(id, Layout::Plain);
@@ -352,7 +353,7 @@ impl<'g> Lowerer<'g> {
         self.arranged(out, layout)
     }
 
-    /// An image value in the layout that kernels want.
+    /// An image value in the layout that kernels require.
     pub fn image(&mut self, id: LValueId) -> LValueId {
         match self.lv(id).shape.0[..] {
             [_, c, h, w] => self.arranged(id, Layout::image(c, h, w)),
@@ -366,8 +367,8 @@ impl<'g> Lowerer<'g> {
         self.image(lowered)
     }
 
-    /// The stored order of a parameter whose rows count the elements of a value with `layout`; fixed at its first use.
-    /// Gives the layout that its inputs must have.
+    /// The stored order of a parameter whose rows correspond to the elements of a value with `layout`; it is fixed at
+    /// its first use. Returns the layout that its inputs must have.
     fn row_order(&mut self, param: ValueId, layout: Layout, cols: usize) -> Layout {
         let Some(p) = self.graph.value(param).param else { return layout };
         let wanted = match layout {
@@ -395,7 +396,7 @@ impl<'g> Lowerer<'g> {
         }
     }
 
-    /// The layout in which kernels make an image. A sequence has its channels last as it is.
+    /// The layout in which kernels produce an image. A sequence already has its channels last.
     pub fn image_layout(&self, id: ValueId) -> Layout {
         match self.graph.value(id).shape.0[..] {
             [_, c, h, w] => Layout::image(c, h, w),

@@ -1,9 +1,9 @@
 //! From the semantic graph to operations: the step as a flat list with every dimension and layout written out.
 //!
-//! Lowering chooses how images and weights are laid out in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), puts
-//! parameters, gradients and moments side by side in flat vectors so that one operation updates all, and copies
-//! nothing: a flatten is a view, what backward needs is kept, not moved. Fusion comes later, in [`crate::rewrite`], and
-//! kernels in [`crate::select`].
+//! Lowering chooses how images and weights are laid out in memory (`[N, H, W, C]`, weights `[kh, kw, C, F]`), and
+//! stores parameters, gradients and moments contiguously in flat vectors so that one operation updates all of them. It
+//! copies nothing: a flatten is a view, and values that the backward pass needs are kept in place. Fusion comes later,
+//! in [`crate::rewrite`], and kernels in [`crate::select`].
 
 mod build;
 mod flat;

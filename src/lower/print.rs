@@ -21,7 +21,8 @@ impl Program {
         format!("{:<22} {:<34} {} -> {}", op.kind.name(), op.kind.dims(), list(Dir::In), list(Dir::Out))
     }
 
-    /// The program in Graphviz's language: operations in order, edges where one reads what another wrote.
+    /// The program in Graphviz's language: operations in order, with an edge from each writer of a value to its
+    /// readers.
     #[must_use]
     pub fn to_dot(&self, label: impl Fn(usize, &Op) -> String) -> String {
         let mut out = String::from(

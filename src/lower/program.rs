@@ -1,4 +1,4 @@
-//! The lowered program: values with a place in memory, operations in order.
+//! The lowered program: values with a place in memory, and operations in order.
 
 use super::flat::ParamOrder;
 use crate::ir::{Inputs, Mode, NodeId, Phase, Role};
@@ -23,7 +23,7 @@ impl fmt::Display for LValueId {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
-    /// As the logical shape says.
+    /// The order of the logical shape.
     #[default]
     Plain,
     /// A logical `[c, h, w]` (or its flattened form) is stored as `[h, w, c]`.
@@ -31,14 +31,14 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// The layout that kernels want for images; plain where both orders are the same.
+    /// The layout that kernels require for images; plain if both orders are the same.
     #[must_use]
     pub const fn image(c: usize, h: usize, w: usize) -> Self {
         if c == 1 || h * w == 1 { Self::Plain } else { Self::ChannelsLast { c, h, w } }
     }
 }
 
-/// A value that is inside another's memory.
+/// A value that is inside the memory of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alias {
     pub of: LValueId,
@@ -55,10 +55,10 @@ pub struct LValue {
     /// Logical shape, with the batch.
     pub shape: Shape,
     pub layout: Layout,
-    /// Set where the value shares another's memory: views, slices of flat vectors, values updated or accumulated in
-    /// place.
+    /// Set if the value shares the memory of another one: views, slices of flat vectors, values updated or accumulated
+    /// in place.
     pub alias: Option<Alias>,
-    /// True where it is there before the step or is read after it.
+    /// True if it exists before the step or is read after it.
     pub persistent: bool,
     pub layer: Option<LayerId>,
     pub pass: u32,
@@ -66,7 +66,7 @@ pub struct LValue {
 }
 
 impl LValue {
-    /// A vector with memory of its own, which belongs to no layer and lasts no longer than the step.
+    /// A separate vector that belongs to no layer and lasts no longer than the step.
     #[must_use]
     pub fn vector(name: String, role: Role, dtype: DType, len: usize) -> Self {
         Self {
@@ -95,14 +95,14 @@ impl LValue {
 pub struct Op {
     #[serde(flatten)]
     pub kind: OpKind,
-    /// Arguments by slot; `None` where the slot is unused.
+    /// Arguments by slot; `None` if the slot is unused.
     pub args: Vec<Option<LValueId>>,
     pub layer: Option<LayerId>,
     pub pass: u32,
     pub phase: Phase,
-    /// The nodes of the graph that it carries out.
+    /// The nodes of the graph that it computes.
     pub nodes: Vec<NodeId>,
-    /// The plain operations that were fused into it, by name; empty where it is one of them.
+    /// The plain operations that were fused into it, by name; empty if it is itself a plain operation.
     pub fused: Vec<String>,
 }
 
@@ -128,7 +128,7 @@ impl Op {
         self.bound(Dir::In).map(|(_, v)| v)
     }
 
-    /// The values it makes; those that it reads and writes in place are there before.
+    /// The values it creates; values that it reads and writes in place existed before.
     pub fn makes(&self) -> impl Iterator<Item = LValueId> + '_ {
         let slots = self.kind.slots().iter().zip(&self.args);
         slots.filter(|(slot, _)| slot.dir == Dir::Out).filter_map(|(_, arg)| *arg)
@@ -146,11 +146,11 @@ pub struct ParamSlot {
     /// Its value before the step; after it, the same memory holds the new one.
     pub value: LValueId,
     pub order: ParamOrder,
-    /// Its gradient, where it is trained and the program trains.
+    /// Its gradient, if it is trained and the program trains.
     pub grad: Option<LValueId>,
 }
 
-/// What an optimizer keeps for one parameter from step to step.
+/// The optimizer's state for one parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     /// The name of the optimizer's state: `momentum`, `m`.
@@ -174,8 +174,8 @@ pub struct Program {
     pub output: LValueId,
     /// Every parameter and running statistic, by [`ParamId`].
     pub params: Vec<ParamSlot>,
-    /// The stretch of the flat vectors that each parameter takes which the step trains, in the order of these vectors:
-    /// that of [`ParamId`], where every step runs all layers.
+    /// The range of the flat vectors of each parameter that the step trains, in the order of these vectors: that of
+    /// [`ParamId`], if every step runs all layers.
     pub segments: Vec<(ParamId, Segment)>,
 }
 
@@ -191,8 +191,8 @@ impl Program {
         self.inputs.all_samples()
     }
 
-    /// What the optimizer keeps for each parameter, before the step; after it, the same memory holds the new values.
-    /// Each is a stretch of the flat vector of one of the optimizer's states.
+    /// The optimizer's state for each parameter, before the step; after it, the same memory contains the new values.
+    /// Each is a range of the flat vector of one of the optimizer's states.
     pub fn moments(&self) -> impl Iterator<Item = Moment> {
         let states = OptimizerSpec::all_states();
         self.values.iter().enumerate().filter_map(move |(index, value)| {
@@ -214,7 +214,7 @@ impl Program {
         &self.values[id.0 as usize]
     }
 
-    /// The value whose memory this one is in, and the first element in it. Aliases of aliases are followed.
+    /// The value whose memory contains this one, and the first element in it. Aliases of aliases are followed.
     #[must_use]
     pub fn root(&self, id: LValueId) -> (LValueId, usize) {
         let (mut id, mut start) = (id, 0);
@@ -231,8 +231,8 @@ impl Program {
         self.values.iter().position(|v| v.name == name).map(|i| LValueId(i as u32))
     }
 
-    /// Elements of the flat parameter vector, padding included; of a path of a network, with the parameters that it
-    /// leaves out.
+    /// Elements of the flat parameter vector, including padding; for a path of a network, including the parameters that
+    /// it leaves out.
     #[must_use]
     pub fn flat_len(&self) -> usize {
         let flat = self.values.iter().find(|value| value.role == Role::Param && value.param.is_none());

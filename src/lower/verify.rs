@@ -1,9 +1,9 @@
-//! The program's referee: arguments, sizes and order, by rules of its own.
+//! Checks a program independently of the code that made it: arguments, sizes and order.
 
 use super::program::{LValueId, Op, Program};
 use thiserror::Error;
 
-/// A broken rule, with the operation that breaks it.
+/// A violated rule, with the operation that violates it.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProgramError {
     #[error("op {op} ({name}): slot {slot} is empty")]
@@ -18,11 +18,11 @@ pub enum ProgramError {
     MadeTwice { value: String },
 }
 
-/// Checks that every needed slot is bound, that sizes agree with the operations' dimensions, and that values are made
-/// before they are read.
+/// Checks that every required slot is bound, that sizes agree with the operations' dimensions, and that values are
+/// created before they are read.
 ///
 /// # Errors
-/// The first broken rule.
+/// The first violated rule.
 pub fn verify(program: &Program) -> Result<(), ProgramError> {
     for value in &program.values {
         if let Some(alias) = value.alias {
@@ -76,7 +76,7 @@ fn parts(program: &Program) -> Vec<Vec<LValueId>> {
     parts
 }
 
-/// Which values are there, up to an operation.
+/// Which values exist, up to an operation.
 struct Made<'a> {
     program: &'a Program,
     parts: Vec<Vec<LValueId>>,
@@ -87,8 +87,8 @@ struct Made<'a> {
 }
 
 impl Made<'_> {
-    /// A value is there where an operation made it, or where it is a view or part of one that is there. The flat
-    /// gradient is there once its parts are.
+    /// A value exists if an operation has made it, or if it is a view or part of one that exists. The flat gradient
+    /// exists once its parts do.
     fn holds(&self, id: LValueId) -> bool {
         let index = id.0 as usize;
         if self.made[index] {
@@ -134,13 +134,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lowered_program_holds_every_rule() {
+    fn a_lowered_program_satisfies_every_rule() {
         assert_eq!(verify(&program(Mode::Train)), Ok(()));
         assert_eq!(verify(&program(Mode::Eval)), Ok(()));
     }
 
     #[test]
-    fn each_broken_rule_is_named() {
+    fn each_violated_rule_is_reported() {
         let mut p = program(Mode::Train);
         p.ops[0].args[0] = None;
         assert!(matches!(verify(&p), Err(ProgramError::MissingArgument { op: 0, slot: "a", .. })));

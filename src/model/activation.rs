@@ -44,7 +44,7 @@ impl Activation {
         names
     };
 
-    /// What a field that need not have one is chosen from: no function, or one of all.
+    /// The options of a field whose activation is optional: no function, or one of all functions.
     pub const OPTIONS: [&'static str; 7] = {
         let (mut names, mut i) = (["none"; 7], 0);
         while i < Self::NAMES.len() {
@@ -54,13 +54,13 @@ impl Activation {
         names
     };
 
-    /// The position of a function in [`Self::OPTIONS`].
+    /// The index of a function in [`Self::OPTIONS`].
     #[must_use]
     pub fn option(function: Option<Self>) -> usize {
         function.and_then(|f| Self::ALL.iter().position(|other| *other == f)).map_or(0, |i| i + 1)
     }
 
-    /// The function at a position of [`Self::OPTIONS`].
+    /// The function at an index of [`Self::OPTIONS`].
     #[must_use]
     pub fn of_option(index: usize) -> Option<Self> {
         index.checked_sub(1).and_then(|i| Self::ALL.get(i)).copied()
@@ -85,7 +85,7 @@ impl Activation {
         Self::ALL.into_iter().find(|a| a.name() == name)
     }
 
-    /// True where the derivative is computed from the output (so the function may run in place); false where it needs
+    /// True if the derivative is computed from the output (so that the function may run in place); false if it needs
     /// the input.
     #[must_use]
     pub const fn saves_output(self) -> bool {

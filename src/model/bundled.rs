@@ -1,4 +1,4 @@
-//! The presets inside the program: the files of `presets/`, in the order in which a newcomer should meet them.
+//! The presets inside the program: the files of `presets/`, in a suitable order for a newcomer.
 
 /// A preset inside the program.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ mod tests {
     use crate::model::{check, read_preset};
 
     #[test]
-    fn every_bundled_preset_is_sound_and_introduces_itself() {
+    fn every_bundled_preset_is_valid_and_has_a_description() {
         for bundled in BUNDLED {
             let preset = read_preset(bundled.text).unwrap_or_else(|e| panic!("{}: {e:?}", bundled.name));
             assert_eq!(preset.name, bundled.name);

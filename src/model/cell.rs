@@ -3,8 +3,8 @@
 use super::activation::Activation;
 use serde::{Deserialize, Serialize};
 
-/// What a recurrent layer computes at a position from the input part `x`, the product `u` of the state before it with
-/// `weight_hh`, and `bias_hh`, which is part of `u`.
+/// What a recurrent layer computes at a position from the input part `x` and from `u`, the product of the preceding
+/// state with `weight_hh`, plus `bias_hh`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -21,7 +21,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Every cell there is.
+    /// All cells.
     pub const ALL: [Self; 4] = [Self::RnnTanh, Self::RnnRelu, Self::Gru, Self::Lstm];
 
     /// The name in listings.
@@ -46,7 +46,7 @@ impl Cell {
         }
     }
 
-    /// The number of gates, each with weights of its own.
+    /// The number of gates, each with its own weights.
     #[must_use]
     pub const fn gates(self) -> usize {
         match self {
@@ -56,7 +56,7 @@ impl Cell {
         }
     }
 
-    /// The function of the new state, where that is all there is.
+    /// The activation function, if it alone defines the new state.
     #[must_use]
     pub const fn activation(self) -> Option<Activation> {
         match self {
@@ -66,8 +66,8 @@ impl Cell {
         }
     }
 
-    /// Whether one more value of each unit is kept for the derivative: of a GRU the product that `r` multiplies, of an
-    /// LSTM the cell's `c'`.
+    /// Whether one more value of each unit is stored for the derivative: for a GRU the product that `r` multiplies, for
+    /// an LSTM the cell's `c'`.
     #[must_use]
     pub const fn keeps_inner(self) -> bool {
         matches!(self, Self::Gru | Self::Lstm)

@@ -1,4 +1,4 @@
-//! From the document to a checked model: shapes, parameters, every mistake.
+//! From the document to a checked model: shapes, parameters, and all mistakes.
 
 use super::activation::Activation;
 use super::checked::{Checked, Layer, LayerFacts, Model};
@@ -19,11 +19,11 @@ use crate::tensor::{Shape, plural};
 
 /// Nested blocks beyond this depth are refused.
 const MAX_DEPTH: usize = 16;
-/// More layer applications than this are refused: the step would hold millions of operations.
+/// More layer applications than this are refused, because the step would have millions of operations.
 const MAX_APPLICATIONS: usize = 100_000;
 
-/// The activation that meets a layer's output first: its own, or that of a later layer with only shape-keeping or
-/// pooling layers between.
+/// The activation that is first applied to a layer's output: its own, or that of a later layer if all layers between
+/// keep the shape or pool.
 fn activation_after(layers: &[LayerSpec], index: usize) -> Option<Activation> {
     layers[index].activation().or_else(|| {
         layers[index + 1..]
@@ -46,13 +46,13 @@ struct Checker<'a> {
     layers: Vec<Layer>,
     params: Vec<Param>,
     facts: Vec<LayerFacts>,
-    /// The heads with which steps may end, with what they give for a sample.
+    /// The heads with which steps may end, with their output for a sample.
     exits: Vec<(LayerPath, Shape)>,
     mistakes: &'a mut Mistakes,
 }
 
 impl Checker<'_> {
-    /// The input of this name, where it has no mistake.
+    /// The input with this name, if it has no mistake.
     fn input(&self, name: &str) -> Option<&NamedInput> {
         self.inputs.iter().find(|input| input.name == name)
     }
@@ -61,7 +61,7 @@ impl Checker<'_> {
         FieldChecks::new(path, self.mistakes).fail(field, message, help);
     }
 
-    /// Walks a list of layers from a known or unknown input; gives the ids and the output.
+    /// Checks a list of layers from a known or unknown input; returns the ids and the output.
     fn walk(&mut self, specs: &[LayerSpec], parent: &ListPath, input: Option<Flow>) -> (Vec<LayerId>, Option<Flow>) {
         let mut flow = input;
         let mut ids = Vec::with_capacity(specs.len());
@@ -69,7 +69,8 @@ impl Checker<'_> {
             let path = parent.child(index);
             let (id, output) = self.layer(spec, specs, index, &path, flow.clone());
             ids.push(id);
-            // A block that must keep the shape has its input's once it is right, whatever is wrong inside it.
+            // The output of a block that must keep the shape is taken to be that of its input, even if something inside
+            // it is wrong.
             flow = output
                 .map(Flow::real)
                 .or_else(|| flow.filter(|f| !f.content.is_tokens() && self.must_keep_shape(spec, &path)));
@@ -77,7 +78,7 @@ impl Checker<'_> {
         (ids, flow)
     }
 
-    /// Whether a layer is a block that gives the shape that it takes.
+    /// Whether a layer is a block whose output has the shape of its input.
     fn must_keep_shape(&self, spec: &LayerSpec, path: &LayerPath) -> bool {
         spec.must_keep_shape() && self.mistakes.is_read(&format!("{path}.times"))
     }
@@ -102,8 +103,7 @@ impl Checker<'_> {
             output: None,
             params: 0,
         });
-        // A layer whose input is unknown is still listed; its place in `layers` only matters where there are no
-        // mistakes.
+        // A layer whose input is unknown is still listed; its index in `layers` matters only if there are no mistakes.
         self.layers.push(Layer {
             path: path.clone(),
             spec: spec.clone(),
@@ -119,7 +119,7 @@ impl Checker<'_> {
         } else if self.mistakes.is_read(&format!("{path}.type")) {
             self.leaf(spec, activation_after(siblings, index), path, id, input.as_ref())
         } else {
-            // What takes the place of a layer that could not be read is no layer of the document.
+            // The replacement for a layer that could not be read is not a layer of the document.
             None
         };
         let trained = |p: &&Param| p.kind.is_trained();
@@ -132,11 +132,11 @@ impl Checker<'_> {
         (id, output)
     }
 
-    /// What a layer takes of its input; nothing of tokens where it needs numbers.
+    /// The input shape that a layer sees; `None` for tokens if it needs numbers.
     fn taken(&mut self, spec: &LayerSpec, path: &LayerPath, input: Option<Flow>) -> Option<Flow> {
         let is_read = self.mistakes.is_read(&format!("{path}.type"));
         if is_read && !spec.takes_tokens() && input.as_ref().is_some_and(|flow| flow.content.is_tokens()) {
-            let help = "tokens are no numbers to compute with: put an `embedding` first";
+            let help = "tokens are not numbers to compute with: put an `embedding` first";
             self.fail(path, "", format!("{} takes numbers, and its input is tokens", spec.kind().type_name), help);
             return None;
         }
@@ -218,7 +218,8 @@ impl Checker<'_> {
 }
 
 impl Checker<'_> {
-    /// An exit must be where the network can end: in its own list of layers, or in a path of a branch there.
+    /// An exit must be at a place where the network can end: in its outermost list of layers, or in a path of a branch
+    /// there.
     fn check_exit(&mut self, spec: &LayerSpec, path: &LayerPath) {
         if !spec.ends_at(1) {
             return;
@@ -236,7 +237,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The head of an exit must give what the network gives.
+    /// The head of an exit must have the network's output shape.
     fn check_heads(&mut self, output: &Shape) {
         for (path, head) in std::mem::take(&mut self.exits) {
             if head != *output {
@@ -251,12 +252,12 @@ impl Checker<'_> {
         }
     }
 
-    /// What a list of a block takes: the input of the network that it names, or else the block's.
+    /// The input of a list of a block: the input of the network that it names, or the block's input.
     fn taken_by(&mut self, spec: &LayerSpec, path: &LayerPath, list: ListId, input: Option<&Flow>) -> Option<Flow> {
         let field = format!("{}[{}].input", list.field.name(), list.number);
         let names = self.names.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
         let Some(name) = spec.input_of(list) else {
-            // The first layer of a network with several inputs has none of its own.
+            // If the network has several inputs, the first layer has no single input.
             if input.is_none() && self.names.len() > 1 && *path == LayerPath::from([0]) {
                 self.fail(path, &field, "is missing".into(), &format!("name the input that it takes: {names}"));
             }
@@ -269,19 +270,19 @@ impl Checker<'_> {
         self.input(name).map(NamedInput::flow)
     }
 
-    /// What a list of a block gives; tokens cannot be joined.
+    /// The output of a list of a block; tokens cannot be joined.
     fn given_by(&mut self, path: &LayerPath, list: ListId, output: Option<Flow>) -> Option<Shape> {
         let output = output?;
         if output.content.is_tokens() {
             let entry = format!("{}[{}]", list.field.name(), list.number);
-            let help = "tokens are no numbers to compute with: put an `embedding` into it";
+            let help = "tokens are not numbers to compute with: put an `embedding` into it";
             self.fail(path, &entry, "its output is tokens".into(), help);
             return None;
         }
         Some(output.shape)
     }
 
-    /// Gives each layer that uses the weight of an embedding that weight, as the first of its parameters.
+    /// Adds the weight of the embedding to each layer that uses it, as the first of its parameters.
     fn tie(&mut self) {
         let shared = self.layers.iter().filter(|layer| is_shared(&layer.spec));
         let known: Vec<String> = shared.map(|layer| layer.path.dotted()).collect();
@@ -310,12 +311,12 @@ impl Checker<'_> {
     }
 }
 
-/// Whether so many tensors of a shape are more than one buffer may hold.
+/// Whether this many tensors of a shape exceed the limit of one buffer.
 fn too_large(shape: &Shape, times: usize) -> bool {
     shape.checked_len().and_then(|n| n.checked_mul(times)).is_none_or(|n| n > MAX_ELEMENTS)
 }
 
-/// The number of layer applications of a list, with repeats multiplied out by `times`.
+/// The number of layer applications of a list, with repeats multiplied by `times`.
 fn applications<'a>(specs: impl IntoIterator<Item = &'a LayerSpec>, times: fn(usize) -> usize) -> usize {
     let one = |s: &LayerSpec| {
         let inside = s.lists().into_iter().map(|(_, l)| applications(l, times)).fold(0, usize::saturating_add);
@@ -335,7 +336,7 @@ pub fn check(preset: &Preset) -> Checked {
 
 /// Checks that there is something to train.
 fn check_trained(preset: &Preset, facts: &[LayerFacts], params: &[Param], mistakes: &mut Mistakes) {
-    // The parameters of a layer whose output is not known are not known either.
+    // If the output of a layer is not known, its parameters are not known either.
     let are_all_known = facts.iter().all(|fact| fact.output.is_some());
     if are_all_known && !preset.layers.is_empty() && !params.iter().any(|p| p.kind.is_trained()) {
         let help = "add a layer with weights, such as dense or conv2d";
@@ -343,7 +344,7 @@ fn check_trained(preset: &Preset, facts: &[LayerFacts], params: &[Param], mistak
     }
 }
 
-/// Writes into each parameter which group it belongs to.
+/// Sets the group of each parameter.
 fn put_groups(layers: &[Layer], roots: &[LayerId], params: &mut [Param]) {
     let of_params = groups(layers, roots, params.len());
     for (param, group) in params.iter_mut().zip(of_params) {
@@ -351,7 +352,7 @@ fn put_groups(layers: &[Layer], roots: &[LayerId], params: &mut [Param]) {
     }
 }
 
-/// Checks a document of which the reader found `read` wrong, as far as it could be read.
+/// Checks a document in which the reader found the mistakes `read`, as far as it could be read.
 pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
     let mut mistakes = Mistakes::after(read);
     let inputs = check_inputs(&preset.input, &mut mistakes);
@@ -366,7 +367,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
             return Checked { model: None, facts: Vec::new(), diagnostics: mistakes.into_list() };
         }
     }
-    // With a wrong batch size the layers are still checked, with one that is no mistake of theirs.
+    // If the batch size is wrong, the layers are checked with a valid one.
     let batch = if (1..=1 << 30).contains(&preset.input.batch) { preset.input.batch } else { 2 };
     let mut checker = Checker {
         batch,
@@ -378,7 +379,7 @@ pub(super) fn check_after(preset: &Preset, read: Vec<Diagnostic>) -> Checked {
         exits: Vec::new(),
         mistakes: &mut mistakes,
     };
-    // Several inputs have no layer that takes them all: branches take them by name.
+    // No layer takes several inputs: branches take them by name.
     let input = single(&preset.input.inputs).and_then(|only| checker.input(&only.name)).map(NamedInput::flow);
     let (roots, output) = checker.walk(&preset.layers, &ListPath::default(), input);
     let output = output.map(|flow| flow.shape);

@@ -1,4 +1,4 @@
-//! What a check gives: a model without mistakes, and what is known of each layer in any case.
+//! The result of a check: a model without mistakes, and, in any case, information about each layer.
 
 use super::chosen_path::Path;
 use super::diagnostic::Diagnostic;
@@ -21,7 +21,7 @@ pub struct Layer {
     /// One sample's shape before and after.
     pub input: Shape,
     pub output: Shape,
-    /// What the elements of its input are.
+    /// The kind of its input's elements.
     pub content: Content,
     pub params: Vec<ParamId>,
     /// The layers inside a block, list by list.
@@ -35,7 +35,7 @@ impl Layer {
         format!("L{}:{}", self.path.number(), self.spec.kind().class)
     }
 
-    /// The layers right inside a block, in order.
+    /// The layers directly inside a block, in order.
     pub fn children(&self) -> impl Iterator<Item = LayerId> {
         self.lists.iter().flatten().copied()
     }
@@ -53,7 +53,7 @@ pub struct PathOf {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub name: String,
-    /// At least one; where there are several, the first layer's branches take them by name.
+    /// At least one input; if there are several, the branches of the first layer take them by name.
     pub inputs: Vec<NamedInput>,
     pub batch: usize,
     /// Every layer, blocks before their children.
@@ -61,16 +61,16 @@ pub struct Model {
     /// The outermost layers in order.
     pub roots: Vec<LayerId>,
     pub params: Vec<Param>,
-    /// The path whose layers alone `roots` and lists hold; `None` where they hold all layers.
+    /// The path whose layers only `roots` and lists contain; `None` if they contain all layers.
     pub of_path: Option<PathOf>,
     /// One sample's output.
     pub output: Shape,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
-    /// What else is said of the update.
+    /// Further settings of the update.
     pub update: UpdateSpec,
     pub precision: Precision,
-    /// Batches whose mean gradient makes a step.
+    /// The number of batches whose mean gradient makes a step.
     pub accumulate: usize,
 }
 
@@ -91,7 +91,7 @@ impl Model {
         self.inputs.iter().find(|input| input.name == name)
     }
 
-    /// The input of a network that has no other.
+    /// The only input of the network.
     #[must_use]
     pub fn single_input(&self) -> Option<&NamedInput> {
         single(&self.inputs)
@@ -103,8 +103,7 @@ impl Model {
         sample_len(&self.inputs)
     }
 
-    /// The labels of one sample where the loss takes classes: one, or one for each position of an output
-    /// `[T, classes]`.
+    /// The labels of one sample if the loss takes classes: one, or one for each position of an output `[T, classes]`.
     #[must_use]
     pub fn labels(&self) -> Shape {
         Shape::from(self.output.0[..self.output.rank().saturating_sub(1)].to_vec())
@@ -122,28 +121,28 @@ impl Model {
         self.params.iter().filter(|p| p.kind.is_trained()).map(|p| p.shape.len()).sum()
     }
 
-    /// Samples that a step is made of.
+    /// The number of samples in a step.
     #[must_use]
     pub const fn samples_a_step(&self) -> usize {
         self.batch * self.accumulate
     }
 }
 
-/// What is known of one layer of a document, with or without mistakes.
+/// Information about one layer of a document, with or without mistakes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFacts {
     pub path: LayerPath,
     pub kind: LayerKind,
     pub input: Option<Shape>,
     pub output: Option<Shape>,
-    /// Trained values.
+    /// The number of trained values.
     pub params: usize,
 }
 
 /// A checked document.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The model, where there is no mistake.
+    /// The model, if there are no mistakes.
     pub model: Option<Model>,
     /// Every layer in document order, blocks before their children.
     pub facts: Vec<LayerFacts>,

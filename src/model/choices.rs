@@ -1,19 +1,19 @@
 //! The paths of a network whose layers choose: which one a step takes, and the model of a path.
 //!
-//! A layer that chooses has a [`Choice`] among small numbers. The *path* of a step is the value at every choosing layer
-//! that the step meets, in the order in which it meets them: layers inside of what is not run, and behind an exit that
-//! is taken, are not met. [`Model::path_at`] is a function of the step's number and the run's seed alone, so that a run
-//! that continues, and every machine, takes the same paths.
+//! A layer that chooses has a [`Choice`] among small numbers. The *path* of a step contains the value of every choosing
+//! layer that the step reaches, in order: layers inside a part that is not run, and after an exit that is taken, are
+//! not reached. [`Model::path_at`] is a function of only the step's number and the run's seed, so that a continued run
+//! takes the same paths on every machine.
 //!
-//! [`Model::along`] gives the model of one path: its lists of layers hold what the path runs and nothing else. A branch
-//! has become the layers of its path, a block that is left out is gone, a repeated block is repeated as often as was
-//! chosen, and the list ends with the head of the exit that is taken. The graph, and all that follows from it, is made
-//! from such a model by the same code as from a network that does not choose.
+//! [`Model::along`] returns the model of one path: its lists of layers contain only what the path runs. A branch is
+//! replaced by the layers of its path, a block that is left out does not exist, a repeated block is repeated the chosen
+//! number of times, and the list ends with the head of the exit that is taken. The graph, and everything that follows
+//! from it, is made from such a model by the same code as from a network that does not choose.
 //!
 //! Layers, parameters and their numbers are those of the whole network in every one of these models. So one store
-//! holds all parameters, with what the optimizer keeps for them, and the step of each path binds the ones that its
-//! graph uses. Parameters that some steps leave out belong to a [group](super::groups) that is updated as one, with a
-//! count of its own of the updates that it had.
+//! contains all parameters and their optimizer state, and the step of each path binds the ones that its graph uses.
+//! Parameters that some steps leave out belong to a [group](super::groups) that is updated as a whole and has its own
+//! count of updates.
 
 use super::checked::{Model, PathOf};
 use super::choose::Choice;
@@ -24,7 +24,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// A text that names no path of a network.
+/// A text that is not a path of a network.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{why}; give the number of a step, \"evaluation\", or choices such as \"{example}\"")]
 pub struct NoSuchPath {
@@ -32,26 +32,26 @@ pub struct NoSuchPath {
     example: String,
 }
 
-/// The paths that are known ahead.
+/// The paths that are known in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
-    /// In the order in which steps take them first; where chance decides, in the order of their values.
+    /// In the order of their first use; if they are random, in the order of their values.
     pub paths: Vec<Path>,
-    /// Whether these are all that there are.
+    /// Whether these are all paths.
     pub are_all: bool,
 }
 
-/// Steps of cycles and schedules that are looked through for paths.
+/// The number of steps of cycles and schedules that are searched for paths.
 const MOST_STEPS: u64 = 1 << 14;
 
 impl Model {
-    /// Whether layers choose at every step; not in the model of one path.
+    /// Whether layers choose at every step; false in the model of one path.
     #[must_use]
     pub fn chooses(&self) -> bool {
         self.of_path.is_none() && self.layers.iter().any(|layer| layer.spec.choice().is_some())
     }
 
-    /// The path that this is the model of; the empty one of a network that does not choose.
+    /// The path that this is the model of; the empty path for a network that does not choose.
     #[must_use]
     pub fn path(&self) -> Path {
         self.of_path.as_ref().map(|of| of.path.clone()).unwrap_or_default()
@@ -69,7 +69,7 @@ impl Model {
         self.path_by(|_, choice| choice.evaluation)
     }
 
-    /// The path that a text names: as paths are printed, where layers that it leaves out take their value in
+    /// The path that a text describes: in the printed form, where layers that it does not mention take their value in
     /// evaluation; `evaluation`; or the number of a step of a run with this seed.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Model {
         let mut wanted: Vec<(LayerId, usize)> = Vec::new();
         for entry in text.split([' ', ',']).filter(|entry| !entry.is_empty()) {
             let parts = entry.split_once('=').and_then(|(layer, value)| Some((layer, value.parse().ok()?)));
-            let (name, value) = parts.ok_or_else(|| wrong(format!("{entry:?} is no choice of a layer")))?;
+            let (name, value) = parts.ok_or_else(|| wrong(format!("{entry:?} is not a choice of a layer")))?;
             let is_named = |layer: &super::Layer| format!("L{}", layer.path.number()) == name;
             let chooser = |at: &usize| self.layers[*at].spec.choice().is_some() && is_named(&self.layers[*at]);
             let at = (0..self.layers.len()).find(chooser).ok_or_else(|| wrong(format!("{name} does not choose")))?;
@@ -105,7 +105,7 @@ impl Model {
         }
     }
 
-    /// The path on which each layer chooses as `choose` says, which is given the layer's number.
+    /// The path on which `choose` chooses the value of each layer, given the layer's number.
     fn path_by(&self, mut choose: impl FnMut(u32, &Choice) -> usize) -> Path {
         let mut taken = Vec::new();
         if self.of_path.is_none() {
@@ -114,7 +114,7 @@ impl Model {
         Path(taken.into())
     }
 
-    /// Walks a list of layers and notes what is chosen; false where the network ends in it.
+    /// Traverses a list of layers and records the choices; returns false if the network ends in it.
     fn follow(
         &self,
         list: &[LayerId],
@@ -134,8 +134,8 @@ impl Model {
         })
     }
 
-    /// The model of a path. A layer that the path says nothing of takes its value in evaluation. A network that does
-    /// not choose, and the model of a path, stay as they are.
+    /// The model of a path. A layer that the path does not mention takes its value in evaluation. A network that does
+    /// not choose, and the model of a path, are returned unchanged.
     #[must_use]
     pub fn along(&self, path: &Path) -> Self {
         if self.chooses() { Self::along_in(&Arc::new(self.clone()), path) } else { self.clone() }
@@ -152,7 +152,7 @@ impl Model {
         model
     }
 
-    /// Some paths that meet every layer between them: that of evaluations first.
+    /// A set of paths that together reach every layer; that of evaluations comes first.
     #[must_use]
     pub fn covering_paths(&self) -> Vec<Path> {
         let mut paths = vec![self.evaluation_path()];
@@ -170,7 +170,7 @@ impl Model {
         paths
     }
 
-    /// A path that meets a layer and runs it; exits that are not around it are passed by.
+    /// A path that reaches a layer and runs it; exits that do not contain the layer are not taken.
     fn path_to(&self, target: &LayerPath) -> Path {
         self.path_by(|id, choice| {
             let layer = &self.layers[id as usize];
@@ -184,13 +184,13 @@ impl Model {
         })
     }
 
-    /// The model of the path that evaluations take, where layers choose; otherwise the model itself.
+    /// The model of the path that evaluations take, if layers choose; otherwise the model itself.
     #[must_use]
     pub fn in_evaluation(&self) -> Self {
         self.along(&self.evaluation_path())
     }
 
-    /// A list of layers with what a path runs of it, and whether the network continues behind it.
+    /// Reduces a list of layers to what a path runs; returns whether the network continues after it.
     fn settled(&self, list: &[LayerId], path: &Path, layers: &mut [super::Layer]) -> (Vec<LayerId>, bool) {
         let mut out = Vec::with_capacity(list.len());
         for id in list {
@@ -205,7 +205,7 @@ impl Model {
             let Some(number) = layer.spec.list_at(value) else { continue };
             let (inside, continues) = self.settled(&layer.lists[number], path, layers);
             if layer.spec.must_keep_shape() && !layer.spec.ends_at(value) {
-                // It stays a block, which does what was chosen at every step.
+                // It stays a block, which does what the path chooses.
                 let settled = &mut layers[id.0 as usize];
                 settled.spec = layer.spec.settled(value);
                 settled.lists = vec![inside];
@@ -220,7 +220,7 @@ impl Model {
         (out, true)
     }
 
-    /// Whether the model runs each of its layers; a model of a path leaves some out.
+    /// Whether the model runs each of its layers; the model of a path leaves some out.
     #[must_use]
     pub fn run_layers(&self) -> Vec<bool> {
         let mut is_run = vec![false; self.layers.len()];
@@ -242,8 +242,8 @@ impl Model {
         is_run
     }
 
-    /// The paths that steps take, in the order of their first use: those of all combinations of what layers choose,
-    /// where these are at most `most`, and otherwise the ones that are known ahead.
+    /// The paths that steps take, in the order of their first use: those of all combinations of choices if there are at
+    /// most `most`, otherwise those that are known in advance.
     #[must_use]
     pub fn foreseen(&self, most: usize) -> Foreseen {
         let choices: Vec<Choice> = self.layers.iter().filter_map(|layer| layer.spec.choice()).collect();
@@ -256,8 +256,8 @@ impl Model {
         }
     }
 
-    /// The paths of cycles and schedules: those of one turn of all cycles from each step on at which an entry of a
-    /// schedule begins.
+    /// The paths of cycles and schedules: one full turn of all cycles, from each step at which an entry of a schedule
+    /// begins.
     fn foreseen_by_steps(&self, choices: &[Choice], periods: &[u64], most: usize) -> Foreseen {
         let turn = periods.iter().try_fold(1, |all, period| common_multiple(all, *period)).unwrap_or(u64::MAX);
         let mut begins: Vec<u64> = choices.iter().flat_map(|choice| choice.how.begins()).collect();
@@ -281,10 +281,10 @@ impl Model {
         Foreseen { paths, are_all: true }
     }
 
-    /// The paths of all combinations of values that can be chosen.
+    /// The paths of all combinations of possible values.
     fn foreseen_by_values(&self, most: usize) -> Foreseen {
         let mut paths = Vec::new();
-        // The number of each value among those of its layer, for the layers that the last path met.
+        // The index of each value among those of its layer, for the layers that the last path reached.
         let mut numbers: Vec<usize> = Vec::new();
         loop {
             let (mut met, mut counts) = (0, Vec::new());
@@ -310,7 +310,7 @@ impl Model {
     }
 }
 
-/// The least common multiple; nothing where it is too large.
+/// The least common multiple; `None` if it is too large.
 fn common_multiple(a: u64, b: u64) -> Option<u64> {
     let (mut large, mut small) = (a, b);
     while small > 0 {
@@ -324,7 +324,7 @@ mod tests {
     use super::*;
     use crate::model::{check, read_preset};
 
-    /// A network of dense layers between these layers.
+    /// A network with dense layers between these layers.
     fn model(layers: &str) -> Model {
         let text = format!(
             r#"{{"name": "n", "input": {{"shape": [6], "batch": 4}}, "layers": [{{"type": "dense", "units": 5}},
@@ -340,7 +340,7 @@ mod tests {
         format!(r#"{{"type": "dense", "units": {units}}}"#)
     }
 
-    /// The places of the layers that a model runs, as it runs them.
+    /// The indices of the layers that a model runs, in the order in which it runs them.
     fn run(model: &Model) -> Vec<String> {
         fn of(model: &Model, list: &[LayerId], out: &mut Vec<String>) {
             for id in list {
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_that_does_not_choose_has_one_path_and_stays_as_it_is() {
+    fn a_network_that_does_not_choose_has_one_path_and_is_unchanged() {
         let model = model(&dense(5));
         assert!(!model.chooses() && model.path_at(1, 0).is_whole());
         assert_eq!((model.path_at(9, 0).to_string(), model.along(&Path::default())), ("whole".into(), model.clone()));
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_inside_of_what_is_not_run_are_not_met() {
+    fn layers_inside_parts_that_are_not_run_are_not_on_the_path() {
         let inner = dense(5);
         let residual = format!(r#"{{"type": "residual", "layers": [{inner}], "keep": 0.5}}"#);
         let layers = format!(

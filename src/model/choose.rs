@@ -1,17 +1,17 @@
-//! How a layer chooses at every step what it does.
+//! How a layer chooses what it does at every step.
 
 use crate::tensor::random_words;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// How the value of each step is chosen. Steps count from 1.
+/// How the value of each step is chosen. Steps are counted from 1.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choose {
-    /// One value after the other, from the first again behind the last.
+    /// One value after the other, cyclically.
     Cycle(Vec<usize>),
     /// At random, value `i` with a probability in proportion to weight `i`.
     Random(Vec<f64>),
-    /// Each value from a step on, up to the step of the next one.
+    /// Each value from a step on, until the step of the next one.
     Schedule(Vec<[usize; 2]>),
 }
 
@@ -19,13 +19,13 @@ pub enum Choose {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
     pub how: Choose,
-    /// The largest value that there is; the least is 0.
+    /// The largest value; the smallest is 0.
     pub most: usize,
     /// The value in evaluation.
     pub evaluation: usize,
 }
 
-/// The random streams of choices begin here, where those of layers that draw random numbers have ended.
+/// The first random stream of choices, after those of layers that draw random numbers.
 const STREAMS: u32 = 1 << 31;
 
 impl Choose {
@@ -39,8 +39,8 @@ impl Choose {
         }]
     }
 
-    /// The value of a step, counted from 1. `chooser` is the number of the choosing layer in its network, so that each
-    /// draws numbers of its own. The same on every machine, whatever steps were made before.
+    /// The value at a step, counted from 1. `chooser` is the number of the choosing layer in its network, so that each
+    /// layer draws its own numbers. It is the same on every machine and does not depend on earlier steps.
     #[must_use]
     pub fn value(&self, step: u64, seed: u64, chooser: u32) -> usize {
         match self {
@@ -54,7 +54,7 @@ impl Choose {
                     sum += weight;
                     wanted < sum
                 });
-                // Sums of fractions may end below their total.
+                // Because of rounding, the sum of the fractions may be below their total.
                 found.or_else(|| weights.iter().rposition(|weight| *weight > 0.0)).unwrap_or(0)
             }
             Self::Schedule(at) => {
@@ -64,7 +64,7 @@ impl Choose {
         }
     }
 
-    /// The values that some step takes, in the order in which steps take them first; of random ones, by number.
+    /// The values that some step takes, in the order of their first use; random ones in rising order.
     #[must_use]
     pub fn values(&self) -> Vec<usize> {
         let all: Vec<usize> = match self {
@@ -81,7 +81,7 @@ impl Choose {
         seen
     }
 
-    /// Steps after which a cycle begins again; 1 where there is none, and nothing where chance decides.
+    /// The length of a cycle in steps; 1 if there is none, and `None` if the choice is random.
     pub(super) fn period(&self) -> Option<u64> {
         match self {
             Self::Cycle(values) => Some(values.len() as u64),
@@ -90,7 +90,7 @@ impl Choose {
         }
     }
 
-    /// The steps from which on it chooses otherwise than before, with the first one.
+    /// The steps at which the choice changes, including the first one.
     pub(super) fn begins(&self) -> Vec<u64> {
         match self {
             Self::Schedule(at) => std::iter::once(1).chain(at.iter().skip(1).map(|[first, _]| *first as u64)).collect(),
@@ -98,7 +98,7 @@ impl Choose {
         }
     }
 
-    /// As the user types it: `cycle 0, 1`, `random 0.2, 0.8`, `schedule 1: 0, 100: 1`.
+    /// The text that the user types: `cycle 0, 1`, `random 0.2, 0.8`, `schedule 1: 0, 100: 1`.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = self.name().to_owned();
@@ -114,10 +114,10 @@ impl Choose {
         out
     }
 
-    /// Reads what [`Self::text`] prints.
+    /// Parses the text of [`Self::text`].
     ///
     /// # Errors
-    /// What is allowed here.
+    /// What is allowed.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         const HELP: &str = "expected cycle 0, 1 or random 0.2, 0.8 or schedule 1: 0, 100: 1";
         let text = text.trim();
@@ -155,13 +155,13 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_begins_again_and_a_schedule_ends_with_its_last_value() {
+    fn a_cycle_repeats_and_a_schedule_keeps_its_last_value() {
         assert_eq!(values(&Choose::Cycle(vec![0, 0, 1]), 7), [0, 0, 1, 0, 0, 1, 0]);
         assert_eq!(values(&Choose::Schedule(vec![[1, 2], [3, 0], [6, 1]]), 8), [2, 2, 0, 0, 0, 1, 1, 1]);
     }
 
     #[test]
-    fn random_values_have_their_shares_and_follow_from_the_step_alone() {
+    fn random_values_have_their_probabilities_and_do_not_depend_on_earlier_steps() {
         let choose = Choose::Random(vec![0.2, 0.0, 0.8]);
         let found = values(&choose, 20_000);
         let share = |value| found.iter().filter(|v| **v == value).count() as f64 / 20_000.0;
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_reads_back() {
+    fn a_printed_choice_can_be_parsed() {
         for text in ["cycle 0, 1, 1", "random 0.2, 0.8", "schedule 1: 0, 100: 1"] {
             assert_eq!(Choose::parse(text).map(|choose| choose.text()), Ok(text.to_owned()));
         }

@@ -8,15 +8,15 @@ use super::spec::{Fields, describe};
 use crate::tensor::plural;
 use serde_json::Value;
 
-/// The name of the value in evaluation that a layer has by itself.
+/// The name of a layer's default value in evaluation.
 pub(super) const USUAL: &[&str] = &["usual"];
 const EXAMPLE: &str = r#"{"by": "cycle", "values": [0, 1]}"#;
-/// Entries of a list, at most.
+/// The largest number of entries of a list.
 const MOST_ENTRIES: usize = 1 << 16;
 
 impl Choose {
-    /// Reads the field of this name; nothing where it is left out or wrong. `is_required` makes it a mistake to leave
-    /// it out.
+    /// Reads the field with this name; `None` if it is missing or wrong. If `is_required`, a missing field is a
+    /// mistake.
     pub(super) fn read(f: &mut Fields<'_>, name: &'static str, is_required: bool) -> Option<Self> {
         let map = f.object(name, is_required.then_some(EXAMPLE))?;
         let (at, owner) = (f.at(name), f.layer().cloned());
@@ -38,8 +38,7 @@ impl Choose {
         found
     }
 
-    /// Reports what is wrong in the field `choose` of a layer whose values are 0 to `most`, of which `what` says what
-    /// they are.
+    /// Reports mistakes in the field `choose` of a layer whose values are 0 to `most`; `what` describes them.
     pub(super) fn check(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
         let allowed = format!("expected 0 to {most}: {what}");
         match self {
@@ -90,7 +89,7 @@ fn check_weights(weights: &[f64], most: usize, what: &str, fields: &mut FieldChe
     }
 }
 
-/// A list of entries that `read` reads; required.
+/// A required list, whose entries `read` reads.
 fn list<T>(
     g: &mut Fields<'_>,
     name: &'static str,
@@ -127,7 +126,7 @@ fn whole(value: &Value) -> Option<usize> {
     value.as_u64().and_then(|n| usize::try_from(n).ok())
 }
 
-/// The value in evaluation as a field: a number, or the layer's usual one.
+/// The value in evaluation as a field: a number, or the layer's default.
 #[must_use]
 pub(super) fn evaluation_field(evaluate: Option<usize>) -> NumberOrName {
     evaluate.map_or(NumberOrName::Name(USUAL[0]), NumberOrName::Number)
@@ -142,23 +141,22 @@ pub(super) const fn evaluation_of(value: NumberOrName) -> Option<usize> {
     }
 }
 
-/// The field's value where a layer has its usual one.
+/// The field's value if a layer uses its default.
 pub(super) const fn usual_evaluation() -> FieldValue {
     FieldValue::Named(NumberOrName::Name(USUAL[0]), USUAL)
 }
 
-/// What a layer does at each step where it chooses, and in evaluation. Its values are 0 to `most`, of which `what` says
-/// what they are.
+/// What a layer does at each step if it chooses, and in evaluation. Its values are 0 to `most`; `what` describes them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Choosing {
-    /// How each step chooses; nothing where all do the same.
+    /// How each step chooses; `None` if all steps do the same.
     pub how: Option<Choose>,
-    /// The value in evaluation; the layer's usual one where nothing is said.
+    /// The value in evaluation; `None` for the layer's default.
     pub evaluate: Option<usize>,
 }
 
 impl Choosing {
-    /// One value and the other in turn.
+    /// Two values, alternating.
     pub(super) fn example() -> Self {
         Self { how: Some(Choose::Cycle(vec![0, 1])), evaluate: None }
     }
@@ -173,12 +171,12 @@ impl Choosing {
         draw.coin(0.3).then(|| draw.between(0, most))
     }
 
-    /// What the layer chooses, where it does; `usual` is its value in evaluation where nothing is said.
+    /// What the layer chooses, if it does; `usual` is its value in evaluation if none is given.
     pub(super) fn choice(&self, most: usize, usual: usize) -> Option<Choice> {
         Some(Choice { how: self.how.clone()?, most, evaluation: self.evaluate.unwrap_or(usual) })
     }
 
-    /// Reports what is wrong in both fields of a layer that may choose.
+    /// Reports mistakes in both fields of a layer that may choose.
     pub(super) fn check(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
         self.how.iter().for_each(|how| how.check(most, what, fields));
         if self.evaluate.is_some() && self.how.is_none() {
@@ -189,8 +187,8 @@ impl Choosing {
         }
     }
 
-    /// Reports what is wrong in both fields of a layer that chooses in any case. That `choose` is missing is reported
-    /// where it is read.
+    /// Reports mistakes in both fields of a layer that always chooses. If `choose` is missing, this is reported by the
+    /// reader.
     pub(super) fn check_required(&self, most: usize, what: &str, fields: &mut FieldChecks<'_>) {
         self.how.iter().for_each(|how| how.check(most, what, fields));
         self.check_evaluation(most, what, fields);

@@ -1,21 +1,21 @@
-//! What fields are drawn with.
+//! Random values for fields.
 
 use crate::model::activation::Activation;
 use crate::model::choose::Choose;
 use crate::model::rng::Rng;
 
-/// How large the networks of a generator are, and how unusual.
+/// The size of the networks of a generator, and the share of unusual ones.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Elements of one sample that no value exceeds.
+    /// The largest number of elements of one sample in any value.
     pub sample: usize,
-    /// Layers in the outermost list, at most.
+    /// The largest number of layers in the outermost list.
     pub layers: usize,
-    /// Samples in a batch, at most.
+    /// The largest number of samples in a batch.
     pub batch: usize,
-    /// The share of fields that take a value at an end of what is allowed: a stride beyond the window, a rate near 1.
+    /// The share of fields that take a value at a limit: a stride larger than the window, a rate near 1.
     pub extreme: f64,
-    /// The share of networks with layers that choose, and of those with short batches where there are data.
+    /// The share of networks with layers that choose, and the share of those with data that have short batches.
     pub choosing: f64,
 }
 
@@ -31,14 +31,14 @@ impl Size {
         Self { choosing: 0.2, ..self }
     }
 
-    /// The same with fields as people choose them.
+    /// The same with typical values of the fields.
     #[must_use]
     pub const fn usual(self) -> Self {
         Self { extreme: 0.0, ..self }
     }
 }
 
-/// The generator of one network: its random numbers, and what it may grow to.
+/// The generator of one network: its random numbers, and the limits of its size.
 #[derive(Clone, Debug)]
 pub struct Draw {
     rng: Rng,
@@ -50,22 +50,22 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x4E45_5453), size }
     }
 
-    /// Numbers of their own for the data of a network.
+    /// Separate random numbers for the data of a network.
     pub(super) fn for_data(seed: u64, size: Size) -> Self {
         Self { rng: Rng::new(seed, 0x4441_5441), size }
     }
 
-    /// Numbers of their own for losses on values and for the recipe of training.
+    /// Separate random numbers for losses on values and for the training recipe.
     pub(super) fn for_recipe(seed: u64, size: Size) -> Self {
         Self { rng: Rng::new(seed, 0x5245_4349), size }
     }
 
-    /// Numbers of their own for inputs beside the first.
+    /// Separate random numbers for inputs other than the first.
     pub(super) fn for_inputs(seed: u64, size: Size) -> Self {
         Self { rng: Rng::new(seed, 0x494E_5054), size }
     }
 
-    /// Numbers of their own for what layers choose.
+    /// Separate random numbers for the choices of layers.
     pub(super) fn for_choices(seed: u64, size: Size) -> Self {
         Self { rng: Rng::new(seed, 0x4348_4F49), size }
     }
@@ -75,22 +75,22 @@ impl Draw {
         self.size
     }
 
-    /// A whole number from `low` to `high`, both included.
+    /// A whole number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.rng.below(high.max(low) - low + 1)
     }
 
-    /// True in this share of cases.
+    /// True with this probability.
     pub fn coin(&mut self, share: f64) -> bool {
         self.rng.uniform() < share
     }
 
-    /// One of a list that is not empty.
+    /// One of a non-empty list.
     pub fn pick<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.rng.below(list.len())]
     }
 
-    /// One of the values at an end of what is allowed, as often as the network's size says; otherwise a usual one.
+    /// One of the values at a limit, with the probability for the network's size; otherwise a usual one.
     pub fn extreme_or<T: Copy>(&mut self, extremes: &[T], usual: impl FnOnce(&mut Self) -> T) -> T {
         if self.coin(self.size.extreme) { self.pick(extremes) } else { usual(self) }
     }
@@ -104,7 +104,7 @@ impl Draw {
     pub fn magnitude(&mut self, low: i32, high: i32) -> f64 {
         let exponent = low + self.rng.below((high - low).max(1) as usize) as i32;
         let digit = self.between(1, 9);
-        // What a reader makes of the text is the same number on every machine.
+        // A number that was read from text is the same on every machine.
         format!("{digit}e{exponent}").parse().unwrap_or(1.0)
     }
 
@@ -133,12 +133,12 @@ impl Draw {
         self.pick(&Activation::ALL)
     }
 
-    /// The activation of a layer that need not have one.
+    /// The activation of a layer whose activation is optional.
     pub fn activation(&mut self) -> Option<Activation> {
         self.coin(0.6).then(|| self.function())
     }
 
-    /// What a normalisation adds to a variance.
+    /// The number that a normalisation adds to a variance.
     pub fn eps(&mut self) -> f64 {
         self.extreme_or(&[1e-12, 1e-8, 0.1, 1.0], |d| if d.coin(0.7) { 1e-5 } else { d.magnitude(-6, -2) })
     }

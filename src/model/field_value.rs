@@ -4,7 +4,7 @@ use super::choose::Choose;
 use super::padding::Padding;
 use serde_json::Value;
 
-/// A whole number, or one of a field's names in place of it.
+/// A whole number, or one of a field's names instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberOrName {
     Number(usize),
@@ -20,21 +20,21 @@ pub enum FieldValue {
     Numbers([f64; 2]),
     Pair([usize; 2]),
     Padding(Padding),
-    /// With the names that the field may have in place of a number.
+    /// With the names that the field may have instead of a number.
     Named(NumberOrName, &'static [&'static str]),
     Shape(Vec<usize>),
-    /// Different lengths, the shortest first; none where all are the same.
+    /// Different lengths, the shortest first; empty if all are the same.
     Lengths(Vec<usize>),
     Text(String),
     Flag(bool),
-    /// One of the field's options, by position.
+    /// One of the field's options, by index.
     Choice(usize),
     /// How a layer chooses at every step; nothing if it does not choose.
     Choose(Option<Choose>),
 }
 
 impl FieldValue {
-    /// The value as the user types it.
+    /// The text that the user types.
     #[must_use]
     pub fn text(&self) -> String {
         let pair = |p: &[usize; 2]| if p[0] == p[1] { p[0].to_string() } else { format!("{}, {}", p[0], p[1]) };
@@ -57,10 +57,10 @@ impl FieldValue {
         }
     }
 
-    /// Reads a text as a value of this one's type.
+    /// Parses a text as a value of the same type as this one.
     ///
     /// # Errors
-    /// What is allowed here.
+    /// What is allowed.
     pub fn parse(&self, text: &str) -> Result<Self, &'static str> {
         let text = text.trim();
         let inner = text.trim_start_matches('[').trim_end_matches(']');
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_texts_say_what_is_allowed() {
+    fn errors_of_invalid_texts_say_what_is_allowed() {
         assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());

@@ -1,15 +1,16 @@
-//! Groups of parameters: those that the steps of a network run, or leave out, together.
+//! Groups of parameters: parameters of one group are run by exactly the same steps of a network.
 //!
-//! What a step leaves out has no gradient in it and is not updated, and an optimizer that corrects its moments counts
-//! the updates that a parameter had. Parameters that always run together share that count: group 0 are those that
-//! every step runs, whose count is that of the steps. Each group is one stretch of the flat vectors.
+//! Parameters that a step leaves out have no gradient in it and are not updated, and an optimizer that corrects its
+//! moments needs the number of updates of each parameter. Parameters that always run together share that number: group
+//! 0 contains those that every step runs, whose count is that of the steps. Each group is one range of the flat
+//! vectors.
 
 use super::checked::Layer;
 use super::param::LayerId;
 use std::collections::HashMap;
 
-/// One thing that must have been chosen for a layer to run: a choosing layer, and the number of its list; nothing for
-/// the list that follows an exit.
+/// A condition for a layer to run: a choosing layer, and the index of its list; `None` for the list that follows an
+/// exit.
 type Condition = (LayerId, Option<usize>);
 
 /// The group of each of `count` parameters, by number.
@@ -18,7 +19,7 @@ pub(super) fn groups(layers: &[Layer], roots: &[LayerId], count: usize) -> Vec<u
     walk.list(roots, &mut Vec::new());
     let mut known: HashMap<Vec<Vec<Condition>>, u32> = HashMap::from([(vec![Vec::new()], 0)]);
     let of = |mut conditions: Vec<Vec<Condition>>| {
-        // A weight that several layers use runs where any of them does.
+        // A weight that several layers use runs if any of them does.
         if conditions.is_empty() || conditions.iter().any(Vec::is_empty) {
             conditions = vec![Vec::new()];
         }
@@ -32,13 +33,13 @@ pub(super) fn groups(layers: &[Layer], roots: &[LayerId], count: usize) -> Vec<u
 
 struct Walk<'m> {
     layers: &'m [Layer],
-    /// For each parameter what must have been chosen, for each layer that uses it.
+    /// For each parameter the conditions of each layer that uses it.
     needed: Vec<Vec<Vec<Condition>>>,
 }
 
 impl Walk<'_> {
-    /// Notes what the parameters of a list's layers need, where `conditions` have been chosen before. What exits in the
-    /// list add to these holds for what follows the list.
+    /// Records the conditions of the parameters of a list's layers, given the `conditions` of the list. Exits in the
+    /// list add a condition to everything that follows the list.
     fn list(&mut self, list: &[LayerId], conditions: &mut Vec<Condition>) {
         for id in list {
             let layer = &self.layers[id.0 as usize];
@@ -57,7 +58,7 @@ impl Walk<'_> {
                     conditions.push((*id, Some(number)));
                     let begun = conditions.len();
                     self.list(inside, conditions);
-                    // Exits inside end some of the steps for what follows too.
+                    // Exits inside a list end some of the steps, also for what follows the list.
                     let ends: Vec<Condition> = conditions.split_off(begun);
                     conditions.truncate(before);
                     conditions.extend(ends);
@@ -95,7 +96,7 @@ mod tests {
     const DENSE: &str = r#"{"type": "dense", "units": 5, "bias": false}"#;
 
     #[test]
-    fn what_every_step_runs_is_group_zero() {
+    fn parameters_that_every_step_runs_are_group_zero() {
         let plain = format!(r#"{{"type": "repeat", "times": 2, "layers": [{DENSE}]}}"#);
         expect(&plain, &[("layers.0", 0), ("layers.1.layers.0", 0), ("layers.2", 0)]);
         let always = format!(
@@ -128,14 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_behind_an_exit_is_a_group_of_its_own() {
+    fn parameters_after_an_exit_form_a_separate_group() {
         let exit = r#"{"type": "early_exit", "layers": [{"type": "dense", "units": 3, "bias": false}],
             "choose": {"by": "random", "weights": [1, 1]}}"#;
         expect(
             &format!("{exit}, {DENSE}"),
             &[("layers.0", 0), ("layers.1.layers.0", 1), ("layers.2", 2), ("layers.3", 2)],
         );
-        // An exit inside of one path of a branch ends some steps for all that follows it.
+        // An exit inside one path of a branch ends some steps for everything that follows it.
         let branch = format!(
             r#"{{"type": "branch", "paths": [[{exit}, {DENSE}], [{DENSE}]],
             "choose": {{"by": "cycle", "values": [0, 1]}}}}"#

@@ -1,4 +1,4 @@
-//! What the shape rule of a layer sees, and what it reports.
+//! The input and output of a layer's shape rule.
 
 use super::activation::Activation;
 use super::input::Content;
@@ -6,10 +6,10 @@ use super::mistakes::FieldChecks;
 use super::param::{Init, ParamKind};
 use crate::tensor::Shape;
 
-/// What a layer's shape rule sees and reports.
+/// The input and the reports of a layer's shape rule.
 pub struct Infer<'a> {
     pub input: &'a Shape,
-    /// Tokens where the layer takes them and its input is one of tokens.
+    /// Tokens, if the layer accepts them and its input consists of tokens.
     pub content: Content,
     pub batch: usize,
     pub fields: FieldChecks<'a>,
@@ -17,17 +17,17 @@ pub struct Infer<'a> {
     pub(super) params: Vec<(ParamKind, Shape, Init)>,
 }
 
-/// What the shape rule of a block sees and reports.
+/// The input and the reports of a block's shape rule.
 pub struct Join<'a> {
-    /// The block's own input, for a sample.
+    /// The block's input, for one sample.
     pub input: Option<&'a Shape>,
-    /// What each list of layers gives for a sample.
+    /// The output of each list of layers for one sample.
     pub outputs: &'a [Shape],
     pub fields: FieldChecks<'a>,
 }
 
 impl Infer<'_> {
-    /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
+    /// Records a mistake in field `name`, or in the layer as a whole if it is empty.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
         self.fields.fail(name, message, help);
     }
@@ -63,7 +63,7 @@ impl Infer<'_> {
         self.params.push((ParamKind::Weight, Shape::from([rows, cols]), init));
     }
 
-    /// A weight, initialised by what follows it.
+    /// A weight, initialised for what follows it.
     pub fn weight(&mut self, kind: ParamKind, shape: impl Into<Shape>, fan_in: usize, fan_out: usize) {
         let init = if self.activation.is_some_and(Activation::is_relu_like) {
             Init::He { fan_in }
@@ -73,12 +73,12 @@ impl Infer<'_> {
         self.params.push((kind, shape.into(), init));
     }
 
-    /// A weight that no activation follows, whatever the next layer is.
+    /// A weight that no activation follows, regardless of the next layer.
     pub fn inner_weight(&mut self, kind: ParamKind, fan_in: usize, fan_out: usize) {
         self.params.push((kind, Shape::from([fan_in, fan_out]), Init::Xavier { fan_in, fan_out }));
     }
 
-    /// A weight or bias of a recurrent layer with so many units.
+    /// A weight or bias of a recurrent layer with this number of units.
     pub fn recurrent(&mut self, kind: ParamKind, shape: impl Into<Shape>, units: usize) {
         self.params.push((kind, shape.into(), Init::Recurrent { units }));
     }

@@ -12,7 +12,7 @@ pub fn init_values(param: &Param, index: usize, seed: u64) -> Vec<f32> {
     out
 }
 
-/// As [`init_values`], behind what `out` holds.
+/// Like [`init_values`], appended to `out`.
 pub fn init_into(param: &Param, index: usize, seed: u64, out: &mut Vec<f32>) {
     let len = param.shape.len();
     match drawn(param, index, seed) {
@@ -22,7 +22,7 @@ pub fn init_into(param: &Param, index: usize, seed: u64, out: &mut Vec<f32>) {
     }
 }
 
-/// As [`init_values`], over `out`, which has as many elements.
+/// Like [`init_values`], written to `out`, which must have the right length.
 pub fn init_over(param: &Param, index: usize, seed: u64, out: &mut [f32]) {
     match drawn(param, index, seed) {
         Drawn::Same(value) => out.fill(value),
@@ -31,7 +31,7 @@ pub fn init_over(param: &Param, index: usize, seed: u64, out: &mut [f32]) {
     }
 }
 
-/// What a parameter's values are drawn from.
+/// The distribution of a parameter's values.
 enum Drawn {
     Same(f32),
     Within(f64, Rng),

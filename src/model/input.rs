@@ -1,8 +1,8 @@
-//! The inputs of a network: their names, what their elements are, and the shape of a sample.
+//! The inputs of a network: their names, the kind of their elements, and the shape of a sample.
 
 use crate::tensor::Shape;
 
-/// What the elements of an input are.
+/// The kind of an input's elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Content {
     /// Finite numbers.
@@ -30,7 +30,7 @@ impl Content {
         matches!(self, Self::Tokens { .. })
     }
 
-    /// The number of different tokens, where they are tokens.
+    /// The number of different tokens, for tokens.
     #[must_use]
     pub const fn vocab(self) -> Option<usize> {
         match self {
@@ -40,17 +40,17 @@ impl Content {
     }
 }
 
-/// What is known of a sample between two layers.
+/// What is known about a sample between two layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flow {
     /// Without the batch.
     pub shape: Shape,
-    /// Tokens only where it is an input itself.
+    /// Tokens only if it is an input of the network.
     pub content: Content,
 }
 
 impl Flow {
-    /// Numbers of this shape: what every layer gives.
+    /// Numbers of this shape, which every layer returns.
     #[must_use]
     pub const fn real(shape: Shape) -> Self {
         Self { shape, content: Content::Real }
@@ -67,19 +67,19 @@ pub struct NamedInput {
 }
 
 impl NamedInput {
-    /// The input of a network that has no other: `x`, of numbers.
+    /// The only input of a network: `x`, of numbers.
     #[must_use]
     pub fn only(shape: Shape) -> Self {
         Self { name: InputSpec::ONLY.into(), content: Content::Real, shape }
     }
 
-    /// What a layer that takes it knows of a sample.
+    /// What is known about a sample of it.
     #[must_use]
     pub fn flow(&self) -> Flow {
         Flow { shape: self.shape.clone(), content: self.content }
     }
 
-    /// Its value in a step of the network with these inputs, and in files of batches behind `batch.`: `x` where the
+    /// Its name in a step of the network with these inputs, and, after `batch.`, in files of batches: `x` if the
     /// document names no input, otherwise `x.NAME`.
     #[must_use]
     pub fn value_name(&self, among: &[Self]) -> String {
@@ -90,14 +90,14 @@ impl NamedInput {
 /// The network's inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InputSpec {
-    /// Samples a step.
+    /// The number of samples in a batch.
     pub batch: usize,
-    /// At least one. The only one of a document with `input` alone is called [`Self::ONLY`].
+    /// At least one. The only one of a document with `input` is called [`Self::ONLY`].
     pub inputs: Vec<NamedInput>,
 }
 
 impl InputSpec {
-    /// The name of the input of a document that names none.
+    /// The name of the input if a document names none.
     pub const ONLY: &'static str = "x";
 
     /// One input of numbers.
@@ -112,32 +112,32 @@ impl InputSpec {
         is_unnamed(&self.inputs)
     }
 
-    /// The input of a network that has no other.
+    /// The only input of the network.
     #[must_use]
     pub fn single(&self) -> Option<&NamedInput> {
         single(&self.inputs)
     }
 
-    /// Where an input is in the document: `input`, or `inputs.NAME`.
+    /// The path of an input in the document: `input`, or `inputs.NAME`.
     #[must_use]
     pub fn place(&self, input: &NamedInput) -> String {
         if self.is_unnamed() { "input".into() } else { format!("inputs.{}", input.name) }
     }
 }
 
-/// The value of the input of this name in the step of a network with so many inputs: `x`, or `x.NAME`.
+/// The name of an input's value in the step of a network with this number of inputs: `x`, or `x.NAME`.
 #[must_use]
 pub fn value_name(name: &str, count: usize) -> String {
     if count == 1 && name == InputSpec::ONLY { name.to_owned() } else { format!("{}.{name}", InputSpec::ONLY) }
 }
 
-/// Whether these are the inputs of a document that gives one without a name.
+/// Whether these are the inputs of a document with a single unnamed input.
 #[must_use]
 pub fn is_unnamed(inputs: &[NamedInput]) -> bool {
     matches!(inputs, [input] if input.name == InputSpec::ONLY)
 }
 
-/// The only one of these inputs, where there are no others.
+/// The only one of these inputs, if there is exactly one.
 #[must_use]
 pub fn single(inputs: &[NamedInput]) -> Option<&NamedInput> {
     match inputs {
@@ -146,7 +146,7 @@ pub fn single(inputs: &[NamedInput]) -> Option<&NamedInput> {
     }
 }
 
-/// Inputs for people: `[1, 8, 8]`; `[12] tokens below 500`; `image [1, 28, 28], words [12] tokens below 500`.
+/// Inputs as text: `[1, 8, 8]`; `[12] tokens below 500`; `image [1, 28, 28], words [12] tokens below 500`.
 #[must_use]
 pub fn inputs_text(inputs: &[NamedInput]) -> String {
     let one = |input: &NamedInput| {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_taken_by_the_layers_of_positions() {
+    fn layers_over_positions_accept_a_sequence() {
         let model = check(&read_preset(&text(r#""input": {"shape": [4, 3], "batch": 2}"#)).unwrap()).model.unwrap();
         assert_eq!((model.output.0.as_slice(), model.sample_len()), (&[4, 2][..], 12));
         assert_eq!((model.labels().0.as_slice(), model.classes()), (&[4][..], 2));

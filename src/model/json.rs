@@ -1,25 +1,26 @@
-//! JSON as a preset needs it: a name that an object has twice is a mistake, where other readers silently keep the last.
+//! Parses JSON for presets: a name that occurs twice in an object is a mistake, whereas other parsers silently use the
+//! last one.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
-/// What is wrong with a text that is no JSON, and what to do.
+/// What is wrong with a text that is not JSON, and what to do.
 pub(super) fn explained(error: &serde_json::Error) -> String {
     let found = error.to_string();
     let found = found.split(" at line ").next().unwrap_or_default();
     let help = match found {
         _ if error.is_eof() => "it ends before its last bracket or quote is closed; add what is missing",
-        "trailing comma" => "take the comma before the closing bracket away",
-        "trailing characters" => "keep one object { ... } and nothing behind it",
+        "trailing comma" => "remove the comma before the closing bracket",
+        "trailing characters" => "keep one object { ... } and nothing after it",
         "key must be a string" => "put names of fields in double quotes, and comments are not allowed",
         "expected value" => {
             "expected a number such as 0.5, a text in double quotes, true, false, a list [ ... ] or an object { ... }; \
              comments are not allowed"
         }
         "invalid number" | "number out of range" => "write the number as 120, 0.001 or 1e-3",
-        "recursion limit exceeded" => "brackets are nested more than 127 deep; take some away",
+        "recursion limit exceeded" => "brackets are nested more than 127 deep; remove some",
         "invalid escape" | "unexpected end of hex escape" | "lone leading surrogate in hex escape" => {
             "write a backslash in a text as \\\\"
         }
@@ -27,9 +28,10 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
             "close the text's quotes on its line, or write a line break as \\n"
         }
         _ if found.starts_with("expected `") => "add what is missing",
-        _ => "fix it there",
+        _ => "correct the text there",
     };
-    // Letters that serde_json leaves out of what it expects are no news, and some of its words are.
+    // Letters that serde_json omits from its list of expected ones need not be reported, and some of its terms are
+    // replaced.
     let what = match found {
         _ if error.is_eof() || !found.starts_with("expected `") => String::new(),
         expected => format!("{expected}, "),
@@ -37,10 +39,10 @@ pub(super) fn explained(error: &serde_json::Error) -> String {
     format!("line {}, column {}: {what}{help}", error.line(), error.column())
 }
 
-/// The text in a file's bytes: UTF-8, or UTF-16 with its mark, as PowerShell's `>` writes it.
+/// The text in a file's bytes: UTF-8, or UTF-16 with a byte order mark, as written by `>` in PowerShell.
 ///
 /// # Errors
-/// Where it is neither: the first byte that is wrong.
+/// If it is neither: the position of the first wrong byte.
 pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, usize> {
     let order: fn([u8; 2]) -> u16 = match bytes {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
@@ -52,10 +54,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Cow<'_, str>, usize> {
     text.ok().filter(|t| rest.is_empty() && !t.contains('\0')).map(Cow::Owned).ok_or(0)
 }
 
-/// The value of a JSON text, and the path of every name that its object has more than once, such as `layers[1].rate`.
+/// The value of a JSON text, and the path of every name that occurs more than once in its object, such as
+/// `layers[1].rate`.
 ///
 /// # Errors
-/// Where the text is not JSON.
+/// If the text is not JSON.
 pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Error> {
     let mut places = Places::default();
     let mut reader = serde_json::Deserializer::from_str(text);
@@ -64,7 +67,7 @@ pub(super) fn parse(text: &str) -> Result<(Value, Vec<String>), serde_json::Erro
     Ok((value, places.repeated))
 }
 
-/// Where the reader is, and what it met twice.
+/// The reader's position, and the repeated names that it found.
 #[derive(Default)]
 struct Places {
     path: String,
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_the_usual_reader() {
+    fn values_equal_those_of_serde_json() {
         let text =
             r#" {"a": [1, -2, 2.5, 1e300, 18446744073709551615, true, null, "x\n\u00e9"], "b": {"c": {}, "d": []}} "#;
         let (value, repeated) = parse(text).unwrap();
@@ -165,13 +168,13 @@ mod tests {
     }
 
     #[test]
-    fn repeated_names_have_their_path() {
+    fn repeated_names_are_reported_with_their_path() {
         let text = r#"{"a": 1, "b": [0, {"c": 1, "d": {"e": 1, "e": 2}, "c": 2, "c": 3}], "a": 2, "c": 0}"#;
         assert_eq!(parse(text).unwrap().1, ["b[1].d.e", "b[1].c", "a"]);
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_refused() {
         for text in ["", "{", "{} x", "[1,]", "NaN", "1e999", "{\"a\": 1 \"b\": 2}"] {
             assert!(parse(text).is_err(), "{text}");
         }
@@ -179,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_says_what_to_do() {
+    fn errors_of_invalid_json_say_what_to_do() {
         let deep = "[".repeat(200);
         let cases = [
             ("{\"a\": 1,\n \"b", "line 2, column 3: it ends before"),
-            ("{\"a\": 1,}", "line 1, column 9: take the comma"),
-            ("{} {}", "nothing behind it"),
+            ("{\"a\": 1,}", "line 1, column 9: remove the comma"),
+            ("{} {}", "nothing after it"),
             ("{a: 1}", "in double quotes"),
             ("{'a': 1}", "in double quotes"),
             ("{\"a\": NaN}", "expected a number such as 0.5"),

@@ -1,8 +1,8 @@
-//! Mistakes as they are gathered: all of the document's, whichever stage finds them.
+//! Collects all mistakes of a document, from every stage that finds some.
 //!
 //! The reader finds fields of a wrong type, the checker values out of range and shapes that do not fit. The checker
-//! runs on what the reader could read, and says nothing of a field that could not be read: its value there is not the
-//! document's.
+//! runs on what the reader could read, and reports nothing about a field that could not be read, because its value is
+//! not the document's.
 
 use super::diagnostic::Diagnostic;
 use super::path::LayerPath;
@@ -11,14 +11,14 @@ use std::collections::HashSet;
 /// The mistakes of a document so far.
 pub(super) struct Mistakes {
     list: Vec<Diagnostic>,
-    /// Where the reader found mistakes.
+    /// The fields in which the reader found mistakes.
     unread: HashSet<String>,
-    /// The layers in which it did.
+    /// The layers in which it found mistakes.
     unread_layers: HashSet<LayerPath>,
 }
 
 impl Mistakes {
-    /// Begins with what the reader found.
+    /// Starts with the reader's mistakes.
     pub(super) fn after(list: Vec<Diagnostic>) -> Self {
         let unread = list.iter().map(|d| d.path.clone()).collect();
         let unread_layers = list.iter().filter_map(|d| d.layer.clone()).collect();
@@ -37,7 +37,7 @@ impl Mistakes {
         self.add(Diagnostic { layer: None, path: path.into(), message: message.into(), help: help.into() });
     }
 
-    /// False where the reader found a mistake in this field or in what the field is part of.
+    /// False if the reader found a mistake in this field or in an object that contains it.
     pub(super) fn is_read(&self, path: &str) -> bool {
         let ends = path.char_indices().filter(|(_, c)| matches!(c, '.' | '[')).map(|(at, _)| at);
         self.unread.is_empty() || !ends.chain([path.len()]).any(|end| self.unread.contains(&path[..end]))
@@ -52,7 +52,7 @@ impl Mistakes {
 pub struct FieldChecks<'a> {
     path: &'a LayerPath,
     mistakes: &'a mut Mistakes,
-    /// The number of mistakes before this layer's.
+    /// The number of mistakes before those of this layer.
     from: usize,
 }
 
@@ -66,13 +66,13 @@ impl<'a> FieldChecks<'a> {
         if name.is_empty() { self.path.to_string() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Records a mistake in field `name`, or in the layer as a whole where it is empty.
+    /// Records a mistake in field `name`, or in the layer as a whole if it is empty.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
         let (layer, path) = (Some(self.path.clone()), self.at(name));
         self.mistakes.add(Diagnostic { layer, path, message: message.into(), help: help.into() });
     }
 
-    /// Whether no mistake was found in these fields so far, so that they can be held against each other.
+    /// Whether no mistake was found in these fields so far, so that they can be compared with each other.
     #[must_use]
     pub fn are_sound(&self, names: &[&str]) -> bool {
         names

@@ -1,8 +1,8 @@
 //! From a preset as the user edits it to a checked model.
 //!
-//! [`Preset`] is the raw document: it may hold any mistake the user can make. [`check`] turns it into a [`Checked`]:
-//! shapes for every layer up to the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and,
-//! where there is none, the [`Model`] that later stages compile.
+//! [`Preset`] is the raw document, which may contain any mistake. [`check`] turns it into a [`Checked`]: shapes for
+//! every layer up to the first that cannot be computed, every mistake as a [`Diagnostic`] on its layer, and, if there
+//! are no mistakes, the [`Model`] that later stages compile.
 //!
 //! A new layer is one file in `layers/` (fields, shape rule, diagnostics, parameters), one in `ir/layers` (forward pass
 //! and derivative), and one in `lower/layers`.

@@ -1,4 +1,4 @@
-//! What layers that hold one list of layers have in common.
+//! The common methods of layers with one list of layers.
 
 /// The methods of a [`LayerType`](crate::model::layers::LayerType) whose only list is its field `layers`.
 macro_rules! one_list {

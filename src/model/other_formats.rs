@@ -1,11 +1,11 @@
-//! Files that are no presets, known by their first bytes: what each is, and what the user may have meant by it.
+//! Files that are not presets, recognised by their first bytes: what each is, and what the user may have intended.
 
-/// A kind of file that people give in place of a preset.
+/// A kind of file that people pass instead of a preset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OtherFormat {
-    /// What it is, with its article.
+    /// What it is, with an article.
     pub name: &'static str,
-    /// What to do with it here.
+    /// What to do with it in this program.
     pub help: &'static str,
 }
 
@@ -25,7 +25,7 @@ const PICTURES: &str =
     "open a preset, a JSON file, and name in its data a folder that has a subfolder of pictures for each class";
 const OTHER: &str = "Stepgraph opens presets, which are JSON files; `stepgraph presets` lists those inside the program";
 
-/// What files begin with.
+/// The first bytes of files.
 const BEGINNINGS: [(&[u8], OtherFormat); 17] = [
     (b"\x93NUMPY", OtherFormat { name: "a NumPy array", help: DATA }),
     (b"\x89PNG", OtherFormat { name: "a PNG picture", help: PICTURES }),
@@ -38,7 +38,7 @@ const BEGINNINGS: [(&[u8], OtherFormat); 17] = [
     (b"\0\0\x08\x03", OtherFormat { name: "pictures in the IDX format", help: DATA }),
     (b"\x89HDF", OtherFormat { name: "an HDF5 file, as Keras saves models", help: MODEL }),
     (b"GGUF", OtherFormat { name: "a GGUF model", help: MODEL }),
-    (b"\x80\x02", OtherFormat { name: "a Python pickle, as PyTorch once saved models", help: TORCH }),
+    (b"\x80\x02", OtherFormat { name: "a Python pickle, the older format of PyTorch models", help: TORCH }),
     (b"\x80\x04", OtherFormat { name: "a Python pickle", help: TORCH }),
     (b"\x80\x05", OtherFormat { name: "a Python pickle", help: TORCH }),
     (b"\x1f\x8b", OtherFormat { name: "packed with gzip", help: "unpack it with gunzip; a preset is a JSON file" }),
@@ -46,7 +46,7 @@ const BEGINNINGS: [(&[u8], OtherFormat); 17] = [
     (b"\x7fELF", OtherFormat { name: "a program", help: OTHER }),
 ];
 
-/// What these bytes are, where they are known not to be a preset's.
+/// What these bytes are, if they are known not to be a preset.
 pub(super) fn of(bytes: &[u8]) -> Option<OtherFormat> {
     let known = BEGINNINGS.iter().find(|(start, _)| bytes.starts_with(start) && !is_text(bytes));
     known
@@ -57,7 +57,7 @@ pub(super) fn of(bytes: &[u8]) -> Option<OtherFormat> {
         .or_else(|| onnx(bytes))
 }
 
-/// Two letters may begin a text too: what is none has a control character among its first bytes.
+/// Two letters may also be the start of a text: other formats have a control character among their first bytes.
 fn is_text(bytes: &[u8]) -> bool {
     let first = &bytes[..bytes.len().min(64)];
     std::str::from_utf8(first).is_ok_and(|t| !t.chars().any(|c| c.is_control() && !c.is_whitespace()))
@@ -68,7 +68,7 @@ fn riff(bytes: &[u8]) -> Option<OtherFormat> {
     is_webp.then_some(OtherFormat { name: "a WebP picture", help: PICTURES })
 }
 
-/// An archive is known by the name of its first file.
+/// An archive is recognised by the name of its first file.
 fn zip(bytes: &[u8]) -> Option<OtherFormat> {
     let head = bytes.strip_prefix(b"PK\x03\x04")?;
     let length = head.get(22..24).map_or(0, |l| usize::from(u16::from_le_bytes([l[0], l[1]])));
@@ -82,12 +82,12 @@ fn zip(bytes: &[u8]) -> Option<OtherFormat> {
     })
 }
 
-/// Safetensors: the length of a JSON header, and the header, whose metadata mark a capsule and a checkpoint of this
+/// Safetensors: the length of a JSON header, and the header, whose metadata identify a capsule and a checkpoint of this
 /// program.
 fn tensors(bytes: &[u8]) -> Option<OtherFormat> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
-    // A text has no such length: its first eight letters would make one beyond every file.
+    // A text cannot be mistaken for one: its first eight letters would be a length beyond every file.
     if length == 0 || length > 100 << 20 || rest.first() != Some(&b'{') {
         return None;
     }
@@ -100,7 +100,7 @@ fn tensors(bytes: &[u8]) -> Option<OtherFormat> {
     })
 }
 
-/// ONNX has no mark: its first field is a small version, and the second one of the few that follow it.
+/// ONNX has no signature: its first field is a small version, and the second one of the few that follow it.
 fn onnx(bytes: &[u8]) -> Option<OtherFormat> {
     let is_onnx = matches!(bytes, [0x08, 1..=63, 0x12 | 0x1a | 0x22 | 0x28 | 0x32 | 0x3a | 0x42, _, ..]);
     is_onnx.then_some(OtherFormat { name: "an ONNX model", help: MODEL })
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_known_by_their_first_bytes() {
+    fn other_formats_are_recognised_by_their_first_bytes() {
         let safetensors = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes(), &[0; 16]].concat();
         let cases: [(&[u8], &str); 12] = [
             (b"\x08\x08\x12\x09Stepgraph\x1a", "an ONNX model"),
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_no_other_files() {
+    fn texts_are_not_taken_for_other_formats() {
         for text in [
             "",
             "{",

@@ -1,4 +1,4 @@
-//! The parameters of a model: what they are called, their shapes, and how they start.
+//! The parameters of a model: their names, their shapes, and their initialisation.
 
 use crate::tensor::{Shape, position_id};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ position_id! {
     ParamId
 }
 
-/// What a parameter is to its layer.
+/// The role of a parameter in its layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ParamKind {
@@ -25,10 +25,10 @@ pub enum ParamKind {
     Beta,
     RunningMean,
     RunningVar,
-    /// What makes queries, keys and values of an attention's input.
+    /// The weight that computes queries, keys and values from an attention's input.
     InWeight,
     InBias,
-    /// What mixes the heads of an attention.
+    /// The weight that mixes the heads of an attention.
     OutWeight,
     OutBias,
     /// The weight of a recurrent layer's input.
@@ -37,7 +37,7 @@ pub enum ParamKind {
     WeightHh,
     BiasIh,
     BiasHh,
-    /// As [`ParamKind::WeightIh`], of the direction that reads from the end; likewise the others.
+    /// Like [`ParamKind::WeightIh`], for the direction that reads from the end; the same applies to the others.
     WeightIhReverse,
     WeightHhReverse,
     BiasIhReverse,
@@ -68,21 +68,21 @@ impl ParamKind {
         }
     }
 
-    /// False for running statistics, which no gradient reaches.
+    /// False for running statistics, which have no gradient.
     #[must_use]
     pub const fn is_trained(self) -> bool {
         !matches!(self, Self::RunningMean | Self::RunningVar)
     }
 }
 
-/// How a parameter starts.
+/// How a parameter is initialised.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "rule")]
 pub enum Init {
     Constant {
         value: f64,
     },
-    /// Normal around 0.
+    /// Normal with mean 0.
     Normal {
         deviation: f64,
     },
@@ -112,6 +112,6 @@ pub struct Param {
     /// `[in, gates units]`.
     pub shape: Shape,
     pub init: Init,
-    /// Its group: parameters of one run in the same steps, and those of group 0 in every step.
+    /// Its group: parameters of one group run in the same steps, and those of group 0 in every step.
     pub group: u32,
 }

@@ -1,10 +1,10 @@
-//! Where layers are: lists of layers in blocks, and places in those lists.
+//! Paths of layers: lists of layers in blocks, and indices in those lists.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The field in which a block holds its lists of layers.
+/// The field of a block that contains its lists of layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ListField {
@@ -30,7 +30,7 @@ impl ListField {
         }
     }
 
-    /// What one of its lists is called, where there may be several.
+    /// The name of one of its lists, if there may be several.
     #[must_use]
     pub const fn item(self) -> Option<&'static str> {
         match self {
@@ -55,24 +55,24 @@ impl ListField {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListId {
     pub field: ListField,
-    /// Its place among the lists of the field; 0 where there is one.
+    /// Its index among the lists of the field; 0 if there is one.
     pub number: usize,
 }
 
-/// A step of a path: a list of the block that the path has led to, and a place in the list.
+/// An element of a path: a list of the block that the path has reached, and an index in the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Segment {
     pub list: ListId,
     pub index: usize,
 }
 
-/// Where a layer is: the lists that lead to it and the places in them, outermost first. The network itself is the empty
-/// path.
+/// The path of a layer: the lists that lead to it and the indices in them, outermost first. The network itself has the
+/// empty path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LayerPath(pub Vec<Segment>);
 
-/// Where a list of layers is: the block that holds it, and which of the block's lists it is.
+/// The path of a list of layers: the block that contains it, and which of the block's lists it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListPath {
     /// The empty path for the network's own list.
@@ -87,26 +87,26 @@ impl LayerPath {
         self.list(ListId::default()).child(index)
     }
 
-    /// The place of one of this block's lists.
+    /// The path of one of this block's lists.
     #[must_use]
     pub fn list(&self, list: ListId) -> ListPath {
         ListPath { block: self.clone(), list }
     }
 
-    /// The list that the layer is in, and its place there; `None` for the network itself.
+    /// The list that contains the layer, and its index in it; `None` for the network itself.
     #[must_use]
     pub fn split(&self) -> Option<(ListPath, usize)> {
         let (last, block) = self.0.split_last()?;
         Some((ListPath { block: Self(block.to_vec()), list: last.list }, last.index))
     }
 
-    /// The layer's place in its list; `None` for the network itself.
+    /// The layer's index in its list; `None` for the network itself.
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         self.0.last().map(|last| last.index)
     }
 
-    /// Whether it is this layer, or one inside of it.
+    /// Whether it is this layer, or one inside it.
     #[must_use]
     pub fn starts_with(&self, block: &Self) -> bool {
         self.0.starts_with(&block.0)
@@ -118,7 +118,7 @@ impl LayerPath {
         self.0.is_empty()
     }
 
-    /// How many lists lead to it.
+    /// The number of lists that lead to it.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.0.len()
@@ -137,14 +137,14 @@ impl LayerPath {
     }
 }
 
-/// A path through lists named `layers` alone.
+/// A path through lists named `layers` only.
 impl<const N: usize> From<[usize; N]> for LayerPath {
     fn from(places: [usize; N]) -> Self {
         Self::from(places.as_slice())
     }
 }
 
-/// A path through lists named `layers` alone.
+/// A path through lists named `layers` only.
 impl From<&[usize]> for LayerPath {
     fn from(places: &[usize]) -> Self {
         Self(places.iter().map(|index| Segment { list: ListId::default(), index: *index }).collect())
@@ -152,13 +152,13 @@ impl From<&[usize]> for LayerPath {
 }
 
 impl ListId {
-    /// The list of this number of a field.
+    /// The list with this index in a field.
     #[must_use]
     pub const fn new(field: ListField, number: usize) -> Self {
         Self { field, number }
     }
 
-    /// Its place in dotted names: `branches.0.layers`.
+    /// Its path in dotted names: `branches.0.layers`.
     fn dotted(self) -> String {
         let Self { field, number } = self;
         match (field.item(), field.has_objects()) {
@@ -169,7 +169,7 @@ impl ListId {
     }
 }
 
-/// The place in the block's object: `branches[0].layers`.
+/// The path in the block's object: `branches[0].layers`.
 impl fmt::Display for ListId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, number } = self;
@@ -203,7 +203,7 @@ impl ListPath {
         path
     }
 
-    /// Where a layer is in this list that is in it or in one of its blocks; `None` for others.
+    /// The path of a layer relative to this list, if the list or one of its blocks contains it; otherwise `None`.
     #[must_use]
     pub fn place_of(&self, path: &LayerPath) -> Option<usize> {
         let next = path.0.get(self.block.depth()).filter(|_| path.starts_with(&self.block))?;
@@ -219,7 +219,8 @@ impl ListPath {
         }
     }
 
-    /// The list's entry in the JSON document, with what it holds besides its layers: `layers[1].branches[0]`.
+    /// The path of the list's object in the JSON document, which also contains its other fields:
+    /// `layers[1].branches[0]`.
     #[must_use]
     pub fn entry(&self) -> String {
         let text = self.to_string();
@@ -228,14 +229,14 @@ impl ListPath {
     }
 }
 
-/// The list of this name in a network or its only one in a block.
+/// The list with this name in a network or its only one in a block.
 impl From<LayerPath> for ListPath {
     fn from(block: LayerPath) -> Self {
         block.list(ListId::default())
     }
 }
 
-/// The place in the JSON document: `layers[1].branches[0].layers[2]`.
+/// The path in the JSON document: `layers[1].branches[0].layers[2]`.
 impl fmt::Display for LayerPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (depth, segment) in self.0.iter().enumerate() {
@@ -246,7 +247,7 @@ impl fmt::Display for LayerPath {
     }
 }
 
-/// The place in the JSON document: `layers[1].branches[0].layers`.
+/// The path in the JSON document: `layers[1].branches[0].layers`.
 impl fmt::Display for ListPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.block.is_empty() {
@@ -256,11 +257,11 @@ impl fmt::Display for ListPath {
     }
 }
 
-/// A text that names no layer.
+/// A text that is not the path of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPath;
 
-/// Reads both forms: dotted, as in the names of parameters, and as a place in the JSON document.
+/// Parses both forms: dotted, as in the names of parameters, and the path in the JSON document.
 impl FromStr for LayerPath {
     type Err = NoPath;
 
@@ -284,8 +285,8 @@ impl FromStr for LayerPath {
     }
 }
 
-/// As it is kept: the place alone in a list named `layers`, as it was when there were no others, and otherwise the
-/// field, the number of the list, and the place.
+/// The stored form: only the index for a list named `layers`, as when there were no others, and otherwise the field,
+/// the index of the list, and the index.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Kept {
@@ -318,7 +319,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_prints_in_both_forms_and_reads_back() {
+    fn both_printed_forms_of_a_path_can_be_parsed() {
         let branch = LayerPath::from([1]).list(ListId::new(ListField::Branches, 0)).child(2);
         let path = branch.list(ListId::new(ListField::Paths, 3)).child(0).child(4);
         assert_eq!(path.to_string(), "layers[1].branches[0].layers[2].paths[3][0].layers[4]");
@@ -338,14 +339,14 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_were_kept_before_there_were_branches_are_the_same() {
+    fn paths_stored_before_branches_existed_can_be_read() {
         assert_eq!(serde_json::to_string(&LayerPath::from([1, 0])).unwrap(), "[1,0]");
         let branch = LayerPath::from([1]).list(ListId::new(ListField::Branches, 0)).child(2);
         assert_eq!(serde_json::to_string(&branch).unwrap(), r#"[1,["branches",0,2]]"#);
     }
 
     #[test]
-    fn a_list_knows_its_layers_and_their_places() {
+    fn a_list_gives_the_paths_of_its_layers() {
         let list = LayerPath::from([1]).list(ListId::new(ListField::Branches, 1));
         assert_eq!(
             (list.to_string().as_str(), list.entry().as_str()),

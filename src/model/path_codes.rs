@@ -1,19 +1,19 @@
-//! The path of each step as a number, for those who look one up at every step.
+//! The path of each step as a number, for looking up a path at every step.
 
 use super::checked::Model;
 use super::choose::Choice;
 
-/// The layers of a network that choose. Finding the code of a step's path allocates nothing.
+/// The layers of a network that choose. Computing the code of a step's path allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Choices {
     /// The number of each layer, with its choice.
     choosers: Vec<(u32, Choice)>,
-    /// Whether the codes are exact digits; otherwise they are checksums of 64 bits.
+    /// Whether the codes are exact numbers; otherwise they are checksums of 64 bits.
     are_digits: bool,
 }
 
 impl Choices {
-    /// The layers of a network that choose; none in the model of a path.
+    /// The layers of a network that choose; empty in the model of a path.
     #[must_use]
     pub fn of(model: &Model) -> Self {
         let layers = (0..).zip(&model.layers).filter(|_| model.chooses());
@@ -30,8 +30,8 @@ impl Choices {
         self.choosers.iter().any(|(_, choice)| choice.how.values().len() > 1)
     }
 
-    /// The code of the path of a step, counted from 1. Equal codes are equal paths; two codes may be one path, where a
-    /// layer that the path does not meet chooses otherwise.
+    /// The code of the path of a step, counted from 1. Equal codes mean equal paths; one path may have several codes,
+    /// because layers that the path does not reach may choose different values.
     #[must_use]
     pub fn code_at(&self, step: u64, seed: u64) -> u64 {
         self.choosers.iter().fold(0, |code, (number, choice)| {
@@ -58,7 +58,7 @@ mod tests {
     use crate::model::{Path, check, read_preset};
     use std::collections::HashMap;
 
-    /// A network of so many residual blocks with stochastic depth, the first of which is inside of a branch.
+    /// A network of this many residual blocks with stochastic depth, the first of which is inside a branch.
     fn model(blocks: usize) -> Model {
         let block = r#"{"type": "residual", "keep": 0.5, "layers": [{"type": "dense", "units": 3}]}"#;
         let text = format!(
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_of_one_path() {
+    fn equal_codes_mean_equal_paths() {
         for blocks in [3, 80] {
             let model = model(blocks);
             let choices = Choices::of(&model);

@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preset {
     pub name: String,
-    /// What a newcomer reads before pressing Train.
+    /// A description for the user to read before training.
     pub about: String,
     pub input: InputSpec,
     pub layers: Vec<LayerSpec>,
     pub loss: LossSpec,
     pub optimizer: OptimizerSpec,
-    /// What else is said of the update, in the optimizer's object.
+    /// Further settings of the update, in the optimizer's object.
     pub update: UpdateSpec,
     pub precision: Precision,
     pub data: Option<DataSpec>,
@@ -28,8 +28,8 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The preset with the paths of its data made absolute, where `base` is the folder that relative ones start from,
-    /// so that it means the same wherever it is opened.
+    /// The preset with absolute paths of its data; relative ones are relative to `base`. So it means the same in any
+    /// folder.
     #[must_use]
     pub fn with_whole_paths(mut self, base: &Path) -> Self {
         let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
@@ -38,7 +38,7 @@ impl Preset {
         self
     }
 
-    /// Whether both train the same network in the same way, however long, and whatever they are called.
+    /// Whether both train the same network in the same way, regardless of the length of training and their names.
     #[must_use]
     pub fn trains_as(&self, other: &Self) -> bool {
         let Self { name: _, about: _, input, layers, loss, optimizer, update, precision, data, train } = self;
@@ -49,7 +49,7 @@ impl Preset {
             && *layers == other.layers
     }
 
-    /// Samples that a step is made of.
+    /// The number of samples in a step.
     #[must_use]
     pub fn samples_a_step(&self) -> usize {
         self.input.batch.saturating_mul(self.train.unwrap_or_default().accumulate)
@@ -64,7 +64,7 @@ impl Preset {
         }
     }
 
-    /// The layers of a list, to edit.
+    /// The layers of a list, mutable.
     pub fn list_mut(&mut self, at: &ListPath) -> Option<&mut Vec<LayerSpec>> {
         match at.block.is_empty() {
             true => (at.list == ListId::default()).then_some(&mut self.layers),
@@ -72,20 +72,20 @@ impl Preset {
         }
     }
 
-    /// The layer at a place; `None` where there is none.
+    /// The layer at a path; `None` if there is none.
     #[must_use]
     pub fn layer(&self, path: &LayerPath) -> Option<&LayerSpec> {
         let (list, index) = path.split()?;
         self.list(&list)?.get(index)
     }
 
-    /// The layer at a place, to edit.
+    /// The layer at a path, mutable.
     pub fn layer_mut(&mut self, path: &LayerPath) -> Option<&mut LayerSpec> {
         let (list, index) = path.split()?;
         self.list_mut(&list)?.get_mut(index)
     }
 
-    /// The last layer that sets how many values the network gives, and the field that does; of a network without one
+    /// The last layer that determines how many values the network returns, with the field; in a network without one,
     /// its last layer.
     #[must_use]
     pub fn output_field(&self) -> Option<(LayerPath, &'static str)> {
@@ -96,7 +96,7 @@ impl Preset {
                     (Some(field), _) => Some((path, field)),
                     (None, [(list, layers)]) => last(layers, &path.list(*list)),
                     (None, []) => None,
-                    // Every one of several lists has a share in it.
+                    // All lists contribute to the output.
                     (None, _) => Some((path, "")),
                 }
             })
@@ -138,7 +138,7 @@ impl Precision {
 pub struct TrainSpec {
     pub steps: usize,
     pub seed: u64,
-    /// Batches, one after the other, whose mean gradient makes a step.
+    /// The number of consecutive batches whose mean gradient makes a step.
     pub accumulate: usize,
 }
 
@@ -148,20 +148,20 @@ impl Default for TrainSpec {
     }
 }
 
-/// A data set and how it is divided.
+/// A data set and its split.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSpec {
     pub source: DataSource,
-    /// Samples kept for evaluation: below 1 a share of all, from 1 a count; 0 keeps none.
+    /// Samples kept for evaluation: below 1 a share of all, from 1 on a count; 0 keeps none.
     pub held_out: f64,
     pub split: SplitKind,
     pub last_batch: LastBatch,
-    /// Lengths that a step's sequences may have, ascending; where there are none, all have the input's.
+    /// Lengths that a step's sequences may have, ascending; if it is empty, all have the input's length.
     pub buckets: Vec<usize>,
 }
 
 impl DataSpec {
-    /// This source with a fifth held out: the last of a text or series, otherwise a shuffled one.
+    /// This source with a fifth held out: the last part of a text or series, otherwise a random part.
     #[must_use]
     pub fn of(source: DataSource) -> Self {
         let split = SplitKind::usual(&source);
@@ -178,19 +178,19 @@ impl DataSpec {
     #[must_use]
     pub fn held_out_of(&self, count: usize) -> usize {
         let share = self.held_out;
-        // The small allowance keeps 0.1 of 70 at 7 where the product comes out a hair above.
+        // The small tolerance keeps 0.1 of 70 at 7 although the product is slightly larger.
         let wanted = if share < 1.0 { (share * count as f64 - 1e-9).ceil().max(0.0) } else { share };
         (wanted as usize).min(count)
     }
 }
 
-/// What becomes of the samples at the end of an epoch that are fewer than a batch.
+/// What happens to the samples at the end of an epoch that are fewer than a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LastBatch {
     /// They are left out.
     #[default]
     Drop,
-    /// They make a batch of their own.
+    /// They make a shorter batch.
     Short,
 }
 
@@ -213,12 +213,12 @@ pub enum SplitKind {
     /// Drawn at random from the seed.
     #[default]
     Shuffled,
-    /// The last ones of the file.
+    /// The last samples of the file.
     Last,
 }
 
 impl SplitKind {
-    /// The one of a document that names none.
+    /// The split of a document that names none.
     #[must_use]
     pub fn usual(source: &DataSource) -> Self {
         if source.is_ordered() { Self::Last } else { Self::Shuffled }
@@ -234,16 +234,16 @@ impl SplitKind {
     }
 }
 
-/// Where samples come from. Relative paths are taken from the preset's folder.
+/// Where samples come from. Relative paths are relative to the preset's folder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DataSource {
     /// 1,797 handwritten digits, as 64 features or 1x8x8, scaled to 0..1; 10 classes. Bundled.
     Digits,
-    /// What can be counted of the same digits: the mean of each row and of each column, 16 features; 10 classes.
+    /// Sums over the same digits: the mean of each row and of each column, 16 features; 10 classes.
     DigitSums,
     /// 150 flowers, 4 standardised features, 3 classes. Bundled.
     Iris,
-    /// Interleaved spiral arms in the plane, one a class.
+    /// Interleaved spiral arms in the plane, one for each class.
     Spirals { samples: usize, classes: usize, noise: f64 },
     /// Two interleaved half circles.
     Moons { samples: usize, noise: f64 },
@@ -253,8 +253,8 @@ pub enum DataSource {
     Xor { samples: usize, noise: f64 },
     /// Smooth functions of `input.shape[0]` variables, one for each output.
     Regression { samples: usize, noise: f64 },
-    /// A text table. The features are `columns`, or where there are none all but the target; for an input of tokens
-    /// the bytes of one column.
+    /// A text table. The features are `columns`, or, if it is empty, all columns except the target; for an input of
+    /// tokens the bytes of one column.
     Csv {
         path: PathBuf,
         header: Header,
@@ -271,7 +271,7 @@ pub enum DataSource {
     Idx { images: PathBuf, labels: PathBuf },
     /// CIFAR-10 binary batches, scaled to 0..1.
     Cifar10 { paths: Vec<PathBuf> },
-    /// A folder with one subfolder of PNG or JPEG files a class, resized to the input's height and width.
+    /// A folder with one subfolder of PNG or JPEG files for each class, resized to the input's height and width.
     Images { path: PathBuf },
     /// Windows of a text, as long as the network's input; the target of each token is the next one.
     Text { path: PathBuf, tokens: Tokens },
@@ -279,29 +279,29 @@ pub enum DataSource {
     SourceCode,
     /// Additions of two numbers of up to three digits, written as characters.
     Sums { samples: usize },
-    /// Noisy sums of three sines, of which the network sees a stretch and learns the values after it.
+    /// Noisy sums of three sines: the input is a window of one, the target the values after it.
     Waves { samples: usize, noise: f64 },
-    /// Stretches of `window` lines of a table, whose target is the values of the next `horizon` lines.
+    /// Windows of `window` lines of a table, whose target is the values of the next `horizon` lines.
     Series { path: PathBuf, columns: Vec<TargetColumn>, window: usize, horizon: usize },
-    /// A source for each input of the network by its name, joined by row: sample i of each makes sample i. Targets are
-    /// those of the source of the input `target`.
+    /// A source for each input of the network by its name, joined by row: sample i consists of sample i of each source.
+    /// Targets are those of the source of the input `target`.
     Joined { inputs: Vec<(String, Self)>, target: String },
 }
 
 /// What the tokens of a text are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Tokens {
-    /// Each byte is the token of its value.
+    /// Each byte is a token; its number is the byte's value.
     #[default]
     Bytes,
-    /// Each character that is in the text is a token; they are numbered by code point.
+    /// Each character that occurs in the text is a token; they are numbered by code point.
     Chars,
-    /// Those of a tokenizer in this file.
+    /// The tokens of a tokenizer in this file.
     File(PathBuf),
 }
 
 impl Tokens {
-    /// How they are written in presets: a name, or the path of a file.
+    /// The text in presets: a name, or the path of a file.
     #[must_use]
     pub fn name(&self) -> Cow<'_, str> {
         match self {
@@ -311,7 +311,7 @@ impl Tokens {
         }
     }
 
-    /// The tokens of this name, or of a file whose path ends as those of tokenizers do: `.json`.
+    /// The tokens with this name, or of a file whose path ends in `.json`, as those of tokenizers do.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -323,7 +323,7 @@ impl Tokens {
 }
 
 impl DataSource {
-    /// The sources that are joined; this one where it is not joined of others.
+    /// The joined sources; this source alone if it does not join others.
     pub fn parts(&self) -> impl Iterator<Item = &Self> {
         let (own, joined) = match self {
             Self::Joined { inputs, .. } => (None, inputs.as_slice()),
@@ -343,24 +343,24 @@ impl DataSource {
         }
     }
 
-    /// True where features are brought to mean 0 and deviation 1.
+    /// True if features are scaled to mean 0 and deviation 1.
     #[must_use]
     pub fn is_standardized(&self) -> bool {
         self.parts().any(|part| matches!(part, Self::Iris | Self::Csv { standardize: true, .. }))
     }
 
-    /// How many samples after one share data with it.
+    /// The number of following samples that share data with a sample.
     #[must_use]
     pub fn overlap(&self) -> usize {
         let of = |part: &Self| match part {
-            // A stretch begins at every line.
+            // A window begins at every line.
             Self::Series { window, horizon, .. } => window.saturating_add(*horizon).saturating_sub(1),
             _ => 0,
         };
         self.parts().map(of).max().unwrap_or(0)
     }
 
-    /// As [`Self::paths`], to change them.
+    /// Like [`Self::paths`], mutable.
     pub fn paths_mut(&mut self) -> Vec<&mut PathBuf> {
         match self {
             Self::Csv { path, .. } | Self::Npz { path, .. } | Self::Images { path } | Self::Series { path, .. } => {
@@ -386,7 +386,7 @@ impl DataSource {
         }
     }
 
-    /// The files and folders that the source reads, as the preset names them; none where samples are bundled or drawn.
+    /// The files and folders that the source reads, as the preset names them; empty if samples are bundled or drawn.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         self.clone().paths_mut().into_iter().map(std::mem::take).collect()
@@ -396,14 +396,14 @@ impl DataSource {
 /// Whether a text table starts with a line of names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Header {
-    /// Yes where a cell of the first line, outside a column of names, is not a number.
+    /// True if a cell of the first line, outside a column of names, is not a number.
     #[default]
     Auto,
     Yes,
     No,
 }
 
-/// Columns of a table that follow one another, from the first to the last of them.
+/// A range of consecutive columns of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ColumnRange {
     pub first: TargetColumn,
@@ -411,7 +411,7 @@ pub struct ColumnRange {
     pub last: TargetColumn,
 }
 
-/// The column that holds the target.
+/// The target column.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TargetColumn {
     #[default]

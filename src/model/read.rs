@@ -1,4 +1,4 @@
-//! Reading a preset's JSON: every mistake with its path, all at once.
+//! Reads a preset's JSON and reports every mistake with its path, all at once.
 
 use super::check::check_after;
 use super::layers::Flatten;
@@ -14,18 +14,18 @@ use serde_json::{Map, Value};
 /// Nested blocks deeper than this are refused before they are read.
 const MAX_DEPTH: usize = 32;
 
-/// What a preset looks like, for messages.
+/// An example of a preset, for messages.
 const FIELD_HELP: &str = "a preset is a JSON object with version, name, input, layers, loss and optimizer";
 
-/// Larger files are no presets: who reads one need not read more of it than a byte beyond that.
+/// Larger files are not presets; a caller need not read more than one byte beyond this limit.
 pub const MAX_PRESET_BYTES: u64 = 64 << 20;
 
-/// A document that is no preset in its present form.
+/// A document that is not a valid preset.
 #[derive(Clone, Debug)]
 pub struct Rejected {
     pub mistakes: Vec<Diagnostic>,
-    /// What could be read of it: fields with a mistake have a value that means nothing. `None` where the document is no
-    /// object of fields at all.
+    /// What could be read of it; fields with a mistake have a placeholder value. `None` if the document is not a JSON
+    /// object.
     pub preset: Option<Preset>,
 }
 
@@ -38,18 +38,18 @@ impl From<Vec<Diagnostic>> for Box<Rejected> {
 /// Reads a preset from the bytes of a file.
 ///
 /// # Errors
-/// As [`read_preset`], and where they are another file's, too many, or no text.
+/// As for [`read_preset`], and if the bytes are another kind of file, too many, or not text.
 pub fn read_preset_file(bytes: &[u8]) -> Result<Preset, Vec<Diagnostic>> {
     read_partly(bytes).map_err(|rejected| rejected.mistakes)
 }
 
-/// As [`read_preset_file`], for those who look at what could be read as well.
+/// Like [`read_preset_file`], for callers that also use what could be read.
 ///
 /// # Errors
 /// As [`read_preset_file`].
 pub fn read_partly(bytes: &[u8]) -> Result<Preset, Box<Rejected>> {
     if let Some(other) = other_formats::of(bytes) {
-        return Err(whole(format!("this is no preset, it is {}", other.name), other.help).into());
+        return Err(whole(format!("this is not a preset, it is {}", other.name), other.help).into());
     }
     if bytes.len() as u64 > MAX_PRESET_BYTES {
         return Err(whole("this is larger than 64 MiB", "a preset is a short JSON file").into());
@@ -63,7 +63,7 @@ pub fn read_partly(bytes: &[u8]) -> Result<Preset, Box<Rejected>> {
     }
 }
 
-/// A mistake of the whole document.
+/// A mistake that concerns the whole document.
 fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
     vec![Diagnostic { layer: None, path: String::new(), message: message.into(), help: help.into() }]
 }
@@ -71,8 +71,8 @@ fn whole(message: impl Into<String>, help: &str) -> Vec<Diagnostic> {
 /// Reads a preset from text.
 ///
 /// # Errors
-/// Every mistake of syntax or type, and, where there is one, every mistake of shape and range in what could be read
-/// besides. Mistakes of shape and range alone are found by [`super::check`].
+/// Every mistake of syntax or type, and, if there is one, also every mistake of shape and range in what could be read.
+/// If there are only mistakes of shape and range, they are found by [`super::check`].
 pub fn read_preset(text: &str) -> Result<Preset, Vec<Diagnostic>> {
     read_text(text).map_err(|rejected| rejected.mistakes)
 }
@@ -101,7 +101,7 @@ pub fn read_value(value: &Value) -> Result<Preset, Vec<Diagnostic>> {
     read_after(value, Vec::new()).map_err(|rejected| rejected.mistakes)
 }
 
-/// As [`read_value`], where these mistakes were found before.
+/// Like [`read_value`], given mistakes that were found before.
 fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Box<Rejected>> {
     let Value::Object(map) = value else {
         return Err(whole("the document is not an object", FIELD_HELP).into());
@@ -111,12 +111,12 @@ fn read_after(value: &Value, mut out: Vec<Diagnostic>) -> Result<Preset, Box<Rej
         return Ok(preset);
     }
     let mut all = check_after(&preset, out).diagnostics;
-    // What belongs to one layer is listed together, in the order of the layers.
+    // The mistakes of one layer are listed together, in the order of the layers.
     all.sort_by(|a, b| a.layer.cmp(&b.layer));
     Err(Box::new(Rejected { mistakes: all, preset: Some(preset) }))
 }
 
-/// The document's fields; what could not be read has a value that is no mistake of its own.
+/// The document's fields; a field that could not be read has a value that causes no further mistake.
 fn read_fields(mut f: Fields<'_>) -> Preset {
     let version = f.count("version", Some(1));
     if version != 1 {
@@ -159,7 +159,7 @@ fn read_fields(mut f: Fields<'_>) -> Preset {
     }
 }
 
-/// The optimizer, and what its object says of the update besides.
+/// The optimizer, and the other settings of the update in its object.
 fn read_optimizer(mut f: Fields<'_>) -> (OptimizerSpec, UpdateSpec) {
     let optimizer = OptimizerSpec::read(&mut f);
     let update = UpdateSpec::read(&mut f);
@@ -168,12 +168,12 @@ fn read_optimizer(mut f: Fields<'_>) -> (OptimizerSpec, UpdateSpec) {
             f.finish();
             (optimizer, update)
         }
-        // Which other fields there are is known only of an optimizer that there is.
+        // Unknown fields can be reported only if the optimizer is known.
         Err(plain) => (plain, update),
     }
 }
 
-/// The inputs: those under `inputs`, or the one that `input` is beside the batch.
+/// The inputs: those under `inputs`, or the single one in `input` beside the batch.
 fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
     let is_named = f.has("inputs");
     let example = if is_named { "{\"batch\": 64}" } else { "{\"shape\": [64], \"batch\": 64}" };
@@ -184,7 +184,7 @@ fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
         g.finish();
         InputSpec { batch, inputs: only.into_iter().collect() }
     });
-    // The placeholder of an input that could not be read has no shape of its own.
+    // The placeholder of an input that could not be read has no shape.
     let unread = || vec![NamedInput::only(Shape::default())];
     let inputs = found.unwrap_or_else(|| InputSpec { batch: 1, inputs: unread() });
     if !is_named {
@@ -195,7 +195,7 @@ fn read_inputs(f: &mut Fields<'_>) -> InputSpec {
     InputSpec { inputs: named, ..inputs }
 }
 
-/// One of the inputs that have names.
+/// One of the named inputs.
 fn read_named(name: &str, item: &Value, f: &mut Fields<'_>) -> NamedInput {
     let mut fail = |message: String, help: &str| {
         let (path, help) = (format!("inputs.{name}"), help.to_owned());
@@ -203,7 +203,7 @@ fn read_named(name: &str, item: &Value, f: &mut Fields<'_>) -> NamedInput {
     };
     let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
     if !name.starts_with(is_letter) || !name.chars().all(|c| is_letter(c) || c.is_ascii_digit()) {
-        fail(format!("{name:?} is no name of an input"), "use letters, digits and _, and begin with a letter");
+        fail(format!("{name:?} is not the name of an input"), "use letters, digits and _, and begin with a letter");
     }
     let Value::Object(map) = item else {
         fail(format!("found {}", describe(item)), "expected an object such as {\"shape\": [64]}");
@@ -226,7 +226,7 @@ fn read_input(name: &str, g: &mut Fields<'_>) -> NamedInput {
     NamedInput { name: name.to_owned(), content, shape }
 }
 
-/// A list of the block that `f` belongs to: one of `paths`, and otherwise `layers` of the object that `f` reads.
+/// A list of the block that `f` belongs to: one of `paths`, otherwise `layers` of the object that `f` reads.
 fn read_layers(f: &mut Fields<'_>, list: ListId) -> Vec<LayerSpec> {
     let parent = f.layer().cloned().unwrap_or_default().list(list);
     let is_bare = list.field.item().is_some() && !list.field.has_objects();
@@ -269,7 +269,7 @@ fn read_layers(f: &mut Fields<'_>, list: ListId) -> Vec<LayerSpec> {
     layers
 }
 
-/// Takes the place of a layer that could not be read, so that those behind it keep their numbers.
+/// Replaces a layer that could not be read, so that the later ones keep their numbers.
 const UNREAD: LayerSpec = LayerSpec::Flatten(Flatten);
 
 fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut Vec<Diagnostic>) -> Option<LayerSpec> {
@@ -283,7 +283,7 @@ fn read_layer(map: &Map<String, Value>, here: String, path: LayerPath, out: &mut
 fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     let source = DataSource::read(&mut f);
     let held_out = f.number("held_out", Some(0.2));
-    // All of the samples cannot be held out, and one sample is written as the whole number 1.
+    // It is not possible to hold out all samples, and one sample is written as the whole number 1.
     let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);
     if is_all {
         f.fail("held_out", "found 1.0", "expected a share below 1, or 1 without a decimal point for one sample");

@@ -18,7 +18,7 @@ pub struct UnsuitedLength {
 }
 
 impl NamedInput {
-    /// The positions of a sequence; nothing where a sample is none.
+    /// The positions of a sequence; `None` if a sample is not a sequence.
     #[must_use]
     pub fn positions(&self) -> Option<usize> {
         match (self.content.is_tokens(), &self.shape.0[..]) {
@@ -35,7 +35,7 @@ impl Model {
         Self { batch, ..self.clone() }
     }
 
-    /// The positions of its sequences; nothing where no input is a sequence, or where they differ.
+    /// The positions of its sequences; `None` if no input is a sequence, or if they differ.
     #[must_use]
     pub fn length(&self) -> Option<usize> {
         let mut all = self.inputs.iter().filter_map(NamedInput::positions);
@@ -43,18 +43,18 @@ impl Model {
         all.all(|other| other == first).then_some(first)
     }
 
-    /// The same network for sequences of their first `length` positions. It has the same parameters: of a table with a
-    /// row for each position the first rows are used.
+    /// The same network for sequences of their first `length` positions. It has the same parameters: if a table has a
+    /// row for each position, its first rows are used.
     ///
     /// # Errors
-    /// Where the network has no sequences, a layer cannot take so few positions, or a parameter's size depends on their
+    /// If the network has no sequences, a layer cannot process so few positions, or a parameter's size depends on their
     /// number.
     pub fn with_length(&self, length: usize) -> Result<Self, UnsuitedLength> {
         let refused = |why: String| UnsuitedLength { length, why };
         if let Some(PathOf { path, whole }) = &self.of_path {
             return Ok(whole.with_batch(self.batch).with_length(length)?.along(path));
         }
-        let whole = self.length().ok_or_else(|| refused("its inputs are no sequences of one length".into()))?;
+        let whole = self.length().ok_or_else(|| refused("its inputs are not sequences of one length".into()))?;
         if length == whole {
             return Ok(self.clone());
         }
@@ -67,7 +67,7 @@ impl Model {
             return Err(refused(all.join("; ")));
         };
         if model.params.len() != self.params.len() {
-            return Err(refused("its parameters are others".into()));
+            return Err(refused("it has other parameters".into()));
         }
         for (short, whole) in model.params.iter_mut().zip(&self.params) {
             if short.shape != whole.shape {
@@ -113,7 +113,7 @@ impl Model {
     }
 }
 
-/// Whether one table is the first rows of another one.
+/// Whether one table consists of the first rows of another one.
 fn is_prefix(short: &Param, whole: &Param) -> bool {
     let rows = |shape: &Shape| shape.0.first().copied().unwrap_or_default();
     rows(&short.shape) <= rows(&whole.shape) && short.shape.0[1..] == whole.shape.0[1..]
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_do_not_suit_are_refused_with_their_reason() {
+    fn unsuitable_lengths_are_refused_with_the_reason() {
         let why = |model: &Model, length| model.with_length(length).unwrap_err().to_string();
         let flat = r#"{"type": "embedding", "units": 4}, {"type": "flatten"}, {"type": "dense", "units": 3}"#;
         let text = why(&model(TOKENS, flat), 5);
@@ -158,6 +158,6 @@ mod tests {
         assert!(why(&taken, 4).contains("position 4 of 4"), "{}", why(&taken, 4));
         assert!(why(&taken, 0).contains("1 to 6") && why(&taken, 7).contains("1 to 6"));
         let values = model(r#""shape": [6]"#, r#"{"type": "dense", "units": 3}"#);
-        assert!(why(&values, 3).contains("no sequences"));
+        assert!(why(&values, 3).contains("not sequences"));
     }
 }

@@ -1,8 +1,8 @@
 //! The generator behind initial weights, shuffles and synthetic data.
 //!
-//! Written here, and not taken from a library, because a seed must give the same network on every machine and in every
-//! later version: libraries promise that for the generator at best, not for the distributions on top. The generator is
-//! xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, <https://prng.di.unimi.it>).
+//! It is written here, and not taken from a library, because a seed must give the same network on every machine and in
+//! every later version: libraries guarantee that at most for the generator, but not for the distributions. The
+//! generator is xoshiro256++ seeded by SplitMix64 (Blackman and Vigna, <https://prng.di.unimi.it>).
 
 use serde::{Deserialize, Serialize};
 
@@ -51,7 +51,7 @@ impl Rng {
         low + (high - low) * self.uniform()
     }
 
-    /// Standard normal, by Box and Muller with the same mathematics on every machine.
+    /// Standard normal, by the method of Box and Muller, with the same result on every machine.
     pub fn normal(&mut self) -> f64 {
         let u = 1.0 - self.uniform();
         let v = self.uniform();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_same_numbers_forever() {
+    fn the_numbers_of_a_seed_never_change() {
         let mut rng = Rng::new(0, 0);
         // SplitMix64 of 0 starts with 0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F, 0xF88BB8A8724C81EC.
         assert_eq!(

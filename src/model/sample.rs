@@ -2,7 +2,7 @@
 
 use super::{Checked, check, read_preset};
 
-/// A network with these fields of its input, these layers and this loss, checked.
+/// A checked network with these fields of its input, these layers and this loss.
 pub(crate) fn checked_network(input: &str, layers: &str, loss: &str) -> Checked {
     let text = format!(
         r#"{{"version": 1, "name": "t", "input": {{{input}}}, "layers": [{layers}],

@@ -1,4 +1,4 @@
-//! How the learning rate changes from step to step.
+//! The schedule of the learning rate.
 
 use super::diagnostic::Diagnostic;
 use super::draw::Draw;
@@ -20,7 +20,7 @@ pub enum ScheduleKind {
     Linear,
     /// Along half a wave of the cosine to the final rate.
     Cosine,
-    /// Times a factor after every so many steps.
+    /// Multiplied by a factor after each interval of steps.
     Step,
 }
 
@@ -48,9 +48,9 @@ pub struct Schedule {
     pub kind: ScheduleKind,
     /// Steps in which the rate rises from zero to the base rate.
     pub warmup: usize,
-    /// The share of the base rate that a curve with an end ends at.
+    /// The final share of the base rate, for curves that have an end.
     pub last: f64,
-    /// Steps of one rate, and what it is multiplied by after them.
+    /// The number of steps with one rate, and the factor after them.
     pub every: usize,
     pub factor: f64,
 }
@@ -68,10 +68,10 @@ const WARMUP: Range = Range::Whole { least: 0, most: usize::MAX, help: None };
 const KIND: FieldSpec<Schedule> =
     FieldSpec::<Schedule>::option("optimizer.schedule.type", &ScheduleKind::NAMES, choice_lens!(kind: ScheduleKind))
         .label("schedule")
-        .help("How the rate of each step follows from the learning rate; frozen into the step.");
-/// A field, and which kinds use it.
+        .help("How the rate of each step follows from the learning rate; a change needs a new recording.");
+/// A field, and the kinds that use it.
 type KindField = (FieldSpec<Schedule>, fn(ScheduleKind) -> bool);
-/// The fields besides the kind.
+/// The fields other than the kind.
 const FIELDS: [KindField; 4] = [
     (
         FieldSpec::<Schedule>::count("optimizer.schedule.warmup", lens!(warmup))
@@ -102,7 +102,7 @@ const FIELDS: [KindField; 4] = [
             .default(|_| FieldValue::Number(0.1))
             .within(SHARE)
             .label("factor")
-            .help("What the rate is multiplied by after them."),
+            .help("The factor that the rate is multiplied by after these steps."),
         |kind| matches!(kind, ScheduleKind::Step),
     ),
 ];
@@ -134,18 +134,18 @@ impl Schedule {
         }
     }
 
-    /// The mistake of a warm-up that is longer than a run of so many steps, where it is.
+    /// The mistake of a warm-up that is longer than a run of this many steps; `None` if it is not longer.
     #[must_use]
     pub fn beyond(&self, steps: u64) -> Option<Diagnostic> {
         (self.warmup as u64 > steps).then(|| Diagnostic {
             layer: None,
             path: "optimizer.schedule.warmup".into(),
             message: format!("found {}, and the run has {steps} {}", self.warmup, plural(steps, "step")),
-            help: "the warm-up must be over when the run is: make it shorter, or the run longer".into(),
+            help: "the warm-up must end before the run does: make it shorter, or the run longer".into(),
         })
     }
 
-    /// The schedule in a few words: `cosine to 0.1 after 100 steps of warm-up`.
+    /// The schedule as short text: `cosine to 0.1 after 100 steps of warm-up`.
     #[must_use]
     pub fn text(&self) -> String {
         let curve = match self.kind {
@@ -161,8 +161,8 @@ impl Schedule {
         let names = ScheduleKind::ALL.map(|kind| (kind.name(), kind));
         let Some(kind) = f.choice("type", &names, true) else { return schedule };
         schedule.kind = kind;
-        // A field that the kind has no use for may be there, and is kept, so that the user can change the kind alone;
-        // one that must be given is asked for only where it is used.
+        // A field that the kind does not use is allowed and kept, so that the user can change only the kind; a required
+        // field must be present only if the kind uses it.
         for (field, is_used) in &FIELDS {
             if is_used(kind) || f.has(field.key()) {
                 field.read(&mut schedule, f);
@@ -196,7 +196,7 @@ impl Schedule {
     /// The fields of its kind with their values.
     pub(super) fn fields(&self) -> Vec<FieldView> {
         let used = FIELDS.iter().filter(|(_, is_used)| is_used(self.kind)).map(|(field, _)| field.view(self));
-        // A warm-up is all that a constant rate can have.
+        // A constant rate can only have a warm-up.
         std::iter::once(KIND.view(self)).chain(used).collect()
     }
 
@@ -219,7 +219,7 @@ impl Schedule {
         schedule
     }
 
-    /// How far it is from none.
+    /// The distance from having no schedule.
     pub(super) fn cost(&self) -> usize {
         usize::from(self.kind != ScheduleKind::Constant) + usize::from(self.warmup != 0)
     }
@@ -243,8 +243,8 @@ mod tests {
     const USUAL: Schedule = Schedule { kind: ScheduleKind::Constant, warmup: 0, last: 0.0, every: 1, factor: 0.1 };
 
     #[test]
-    fn rates_are_those_of_pytorch() {
-        // torch.optim.lr_scheduler, seven steps: StepLR(3, 0.5) at its epochs 0 to 6; CosineAnnealingLR(7,
+    fn rates_equal_those_of_pytorch() {
+        // Values of torch.optim.lr_scheduler, seven steps: StepLR(3, 0.5) at its epochs 0 to 6; CosineAnnealingLR(7,
         // eta_min=0.03) and LinearLR(1, 0.2, 7) at their epochs 1 to 7.
         let step = Schedule { kind: ScheduleKind::Step, every: 3, factor: 0.5, ..USUAL };
         assert_near(&rates(step, 0.005, 7), &[0.005, 0.005, 0.005, 0.0025, 0.0025, 0.0025, 0.00125]);

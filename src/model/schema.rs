@@ -1,5 +1,4 @@
-//! The fields of layers, losses, optimizers and data sources as data: name, kind, range, default, unit and help, each
-//! said once.
+//! The fields of layers, losses, optimizers and data sources as data: name, kind, range, default, unit and help.
 //!
 //! The reader, the writer, the checker and the window's editors are made from these tables.
 
@@ -23,7 +22,7 @@ macro_rules! lens {
 }
 pub(crate) use lens;
 
-/// The lens of a field whose type has a list `ALL` of its values, as the position in that list.
+/// The lens of a field whose type has a list `ALL` of its values, as the index in that list.
 macro_rules! choice_lens {
     ($field:ident: $Type:ident) => {
         $crate::model::schema::Lens {
@@ -34,8 +33,8 @@ macro_rules! choice_lens {
 }
 pub(crate) use choice_lens;
 
-/// The enum of a family of layers, losses or optimizers whose members are structs, one variant for each, with their
-/// names and examples. The members have `NAME` and `example`.
+/// Declares the enum of a family of layers, losses or optimizers whose members are structs, with one variant for each,
+/// and with their names and examples. The members have `NAME` and `example`.
 macro_rules! family {
     ($(#[$about:meta])* $Spec:ident: $($Name:ident)*) => {
         $(#[$about])*
@@ -48,7 +47,7 @@ macro_rules! family {
             /// The names of all of them in presets.
             pub const NAMES: [&'static str; [$(stringify!($Name)),*].len()] = [$($Name::NAME),*];
 
-            /// The one of this name with sensible fields.
+            /// The member with this name, with sensible fields.
             #[must_use]
             pub fn example(name: &str) -> Option<Self> {
                 $(if name == $Name::NAME { return Some(Self::$Name($Name::example())); })*
@@ -59,7 +58,7 @@ macro_rules! family {
 }
 pub(super) use family;
 
-/// The methods of a family's enum that name a member in documents and in sentences.
+/// The methods of a family's enum that return the name of a member in documents and in sentences.
 macro_rules! names {
     ($each:ident, $name:ident, $title:ident) => {
         /// The name used in presets.
@@ -68,7 +67,7 @@ macro_rules! names {
             $each!(self, owner => $name(owner))
         }
 
-        /// The name in sentences; of an optimizer that of PyTorch's class.
+        /// The name in sentences; for an optimizer, the name of PyTorch's class.
         #[must_use]
         pub fn title(&self) -> &'static str {
             $each!(self, owner => $title(owner))
@@ -77,8 +76,8 @@ macro_rules! names {
 }
 pub(super) use names;
 
-/// The methods of a family's enum that show its fields and set them by name: `$each` binds the struct that it holds,
-/// and `$table` gives the table of that struct's fields.
+/// The methods of a family's enum that return its fields and set them by name: `$each` binds the struct in a variant,
+/// and `$table` returns the table of that struct's fields.
 macro_rules! fields_by_name {
     ($each:ident, $table:ident) => {
         /// The fields with their values, in the order in which they are shown.
@@ -87,7 +86,7 @@ macro_rules! fields_by_name {
             $each!(self, owner => $table(owner).iter().map(|field| field.view(owner)).collect())
         }
 
-        /// Sets a field; false where there is no field of this name or the value is of another kind.
+        /// Sets a field; returns false if there is no field with this name or the value is of another kind.
         pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
             $each!(self, owner => {
                 $table(owner).iter().find(|field| field.name == name).is_some_and(|field| field.set(owner, value))
@@ -97,7 +96,7 @@ macro_rules! fields_by_name {
 }
 pub(super) use fields_by_name;
 
-/// What a field holds.
+/// The type of a field.
 pub enum Kind<T> {
     Count(Lens<T, usize>),
     Real(Lens<T, f64>),
@@ -109,43 +108,43 @@ pub enum Kind<T> {
     /// A whole number, or one of these names.
     Named(&'static [&'static str], Lens<T, NumberOrName>),
     Flag(Lens<T, bool>),
-    /// A line of text; empty where the field is left out.
+    /// A line of text; empty if the field is missing.
     Text(Lens<T, String>),
-    /// One of a list of names, by position.
+    /// One of a list of names, by index.
     Choice {
         options: &'static [&'static str],
-        /// Whether the field may be left out, or empty, which is the first option.
+        /// Whether the field may be missing or empty, which means the first option.
         optional: bool,
         lens: Lens<T, usize>,
     },
-    /// What has a form of its own in documents.
+    /// A value with its own format in documents.
     Own(Own<T>),
 }
 
-/// How a field with a form of its own is shown, set, read and written.
+/// How a field with its own format is shown, set, read and written.
 pub struct Own<T> {
     pub get: fn(&T) -> FieldValue,
-    /// False where the value is of another kind.
+    /// Returns false if the value is of another kind.
     pub set: fn(&mut T, &FieldValue) -> bool,
     /// Reads the field of this name, or sets its default.
     pub read: fn(&mut T, &mut Fields<'_>, &'static str),
-    /// The value in a document; `None` where the field is left out.
+    /// The value in a document; `None` if the field is to be left out.
     pub json: fn(&T) -> Option<Value>,
     /// The names of a choice.
     pub options: &'static [&'static str],
 }
 
-/// The values that a field may have, whatever the other fields are.
+/// The values that a field may have, regardless of the other fields.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Range {
     Any,
-    /// Every number of the field is between these; `help` says it in other words than the numbers'.
+    /// Every number of the field is in this range; `help` is used in place of a description of the range.
     Whole {
         least: usize,
         most: usize,
         help: Option<&'static str>,
     },
-    /// `help` completes "expected a number".
+    /// `help` is the continuation of "expected a number".
     Real {
         from: Bound<f64>,
         to: Bound<f64>,
@@ -156,31 +155,31 @@ pub enum Range {
 impl Range {
     /// Whole numbers of at least 1.
     const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
-    /// The measures of a window, in pixels: beyond it sizes could no longer be computed safely.
+    /// The dimensions of a window, in pixels: beyond this limit, computing sizes could overflow.
     pub(super) const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
-    /// A share that leaves something of the whole.
+    /// A share below 1.
     pub(super) const SHARE: Self =
         Self::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 }
 
-/// The largest measure of a window.
+/// The largest dimension of a window.
 pub(super) const MAX_MEASURE: usize = 1 << 16;
 
 /// One field of `T`.
 pub struct FieldSpec<T> {
-    /// The name in documents, with the section that it is in: `units`, `optimizer.lr`.
+    /// The name in documents, with its section: `units`, `optimizer.lr`.
     pub name: &'static str,
-    /// The name on screen.
+    /// The name in the window.
     pub label: &'static str,
     pub kind: Kind<T>,
-    /// The value of a field that is left out; `None` where it must be given.
+    /// The value if the field is missing; `None` if it is required.
     pub default: Option<fn(&T) -> FieldValue>,
     pub range: Range,
-    /// What its number counts; empty where that is plain.
+    /// The unit of its number; empty if it needs none.
     pub unit: &'static str,
     /// One line that explains it.
     pub help: &'static str,
-    /// Whether it can change while the recorded step is replayed; what cannot is frozen into the step.
+    /// Whether it can change while the recorded step is replayed; other fields are frozen into the step.
     pub is_live: bool,
 }
 
@@ -229,7 +228,7 @@ impl<T> FieldSpec<T> {
         Self::new(name, Kind::Padding(lens)).within(range).unit("pixels")
     }
 
-    /// A whole number, or one of these names in place of it.
+    /// A whole number, or one of these names instead.
     pub const fn named(name: &'static str, names: &'static [&'static str], lens: Lens<T, NumberOrName>) -> Self {
         Self::new(name, Kind::Named(names, lens))
     }
@@ -238,22 +237,22 @@ impl<T> FieldSpec<T> {
         Self::new(name, Kind::Flag(lens))
     }
 
-    /// A line of text, which may be left out.
+    /// An optional line of text.
     pub const fn text(name: &'static str, lens: Lens<T, String>) -> Self {
         Self::new(name, Kind::Text(lens)).default(|_| FieldValue::Text(String::new()))
     }
 
-    /// One of these names, which must be given.
+    /// One of these names; required.
     pub const fn choice(name: &'static str, options: &'static [&'static str], lens: Lens<T, usize>) -> Self {
         Self::new(name, Kind::Choice { options, optional: false, lens })
     }
 
-    /// One of these names; the first where none is given.
+    /// One of these names; the first one by default.
     pub const fn option(name: &'static str, options: &'static [&'static str], lens: Lens<T, usize>) -> Self {
         Self::new(name, Kind::Choice { options, optional: true, lens }).default(|_| FieldValue::Choice(0))
     }
 
-    /// What has a form of its own in documents.
+    /// A value with its own format in documents.
     pub(super) const fn own(name: &'static str, own: Own<T>) -> Self {
         Self::new(name, Kind::Own(own))
     }
@@ -268,7 +267,7 @@ impl<T> FieldSpec<T> {
         Self { default: Some(default), ..self }
     }
 
-    /// Must be given.
+    /// Makes the field required.
     #[must_use]
     pub(super) const fn required(self) -> Self {
         Self { default: None, ..self }
@@ -300,7 +299,7 @@ impl<T> FieldSpec<T> {
         self.name.rsplit('.').next().unwrap_or(self.name)
     }
 
-    /// The names that a choice is made from.
+    /// The names of the options.
     #[must_use]
     pub const fn options(&self) -> &'static [&'static str] {
         match self.kind {
@@ -326,7 +325,7 @@ impl<T> FieldSpec<T> {
         }
     }
 
-    /// Sets the field; false where the value is of another kind.
+    /// Sets the field; returns false if the value is of another kind.
     pub fn set(&self, owner: &mut T, value: &FieldValue) -> bool {
         match (&self.kind, value) {
             (Kind::Count(lens), FieldValue::Count(n)) => (lens.set)(owner, *n),
@@ -398,14 +397,14 @@ impl<T> FieldSpec<T> {
         }
     }
 
-    /// Writes the field into a document, unless it has its default there.
+    /// Writes the field into a document, unless it has its default.
     pub(super) fn write(&self, owner: &T, map: &mut Map<String, Value>) {
         if self.default.is_none_or(|default| default(owner) != self.get(owner)) {
             self.write_always(owner, map);
         }
     }
 
-    /// Writes the field into a document, whatever its default is.
+    /// Writes the field into a document, even if it has its default.
     pub(super) fn write_always(&self, owner: &T, map: &mut Map<String, Value>) {
         let value = match &self.kind {
             Kind::Own(own) => (own.json)(owner),
@@ -414,7 +413,7 @@ impl<T> FieldSpec<T> {
         map.extend(value.map(|value| (self.key().to_owned(), value)));
     }
 
-    /// Every mistake of range.
+    /// Every value that is out of range.
     pub(super) fn findings(&self, owner: &T) -> Vec<Finding> {
         let value = self.get(owner);
         match self.range {

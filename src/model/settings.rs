@@ -1,4 +1,4 @@
-//! What is checked besides the layers: input, loss, optimizer, and whether the output suits the loss.
+//! Checks everything except the layers: inputs, loss, optimizer, and whether the output suits the loss.
 
 use super::diagnostic::Diagnostic;
 use super::input::{Content, InputSpec, NamedInput};
@@ -9,16 +9,16 @@ use super::path::LayerPath;
 use super::preset::Preset;
 use crate::tensor::Shape;
 
-/// More values than this in one buffer are a mistake, not a plan: 2^40 elements are 4 TiB.
+/// More values than this in one buffer are considered a mistake: 2^40 elements are 4 TiB.
 pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 /// Tokens are stored as `i32`.
 const MAX_VOCAB: usize = i32::MAX as usize;
 /// The layer whose branches take inputs by name.
 const PARALLEL: &str = "parallel";
-/// Most batches that make a step together.
+/// The largest number of batches in a step.
 const MAX_ACCUMULATE: usize = 1_000_000;
 
-/// Checks the inputs; gives those without mistakes.
+/// Checks the inputs; returns those without mistakes.
 pub(super) fn check_inputs(spec: &InputSpec, out: &mut Mistakes) -> Vec<NamedInput> {
     let sound_batch = (1..=1 << 30).contains(&spec.batch);
     if !sound_batch {
@@ -31,12 +31,12 @@ pub(super) fn check_inputs(spec: &InputSpec, out: &mut Mistakes) -> Vec<NamedInp
     spec.inputs.iter().filter(|input| check_input(&spec.place(input), input, batch, out)).cloned().collect()
 }
 
-/// Checks one input at `place`; true where it has no mistake.
+/// Checks one input at `place`; returns true if it has no mistake.
 fn check_input(place: &str, input: &NamedInput, batch: usize, out: &mut Mistakes) -> bool {
     let shape = &input.shape;
     let path = format!("{place}.shape");
     let expected = match input.content {
-        Content::Tokens { .. } if shape.rank() != 1 => Some("expected [T]: tokens come in one row"),
+        Content::Tokens { .. } if shape.rank() != 1 => Some("expected [T]: a sample of tokens has one dimension"),
         Content::Real if !(1..=3).contains(&shape.rank()) => Some("expected [features], [T, D] or [C, H, W]"),
         _ if shape.checked_len().is_none_or(|n| n == 0 || n > MAX_ELEMENTS) => {
             Some("every size must be at least 1, and a sample at most 2^40 values")
@@ -86,7 +86,7 @@ pub(super) fn check_optimizer(optimizer: &OptimizerSpec, out: &mut Mistakes) {
     }
 }
 
-/// The update besides the optimizer's rule; a warm-up must be over before the run is.
+/// Checks the settings of the update apart from the optimizer's rule; a warm-up must end before the run does.
 pub(super) fn check_update(preset: &Preset, out: &mut Mistakes) {
     for (name, found, help) in preset.update.findings() {
         out.fail(name, found, help);
@@ -96,7 +96,8 @@ pub(super) fn check_update(preset: &Preset, out: &mut Mistakes) {
     }
 }
 
-/// Checks that the layers take what inputs there are: one is the first layer's, several are taken by name.
+/// Checks that the layers take the existing inputs: a single one is the input of the first layer, several are taken by
+/// name.
 pub(super) fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
     let inputs = &preset.input.inputs;
     let Some(first) = preset.layers.first().filter(|_| inputs.len() > 1 && mistakes.is_read("inputs")) else { return };
@@ -105,13 +106,13 @@ pub(super) fn check_names(preset: &Preset, mistakes: &mut Mistakes) {
     if mistakes.is_read(&format!("{path}.type")) && first.kind().type_name != PARALLEL {
         let names = inputs.iter().map(|input| input.name.as_str()).collect::<Vec<_>>().join(", ");
         let message = format!("{} takes one input, and the network has {names}", first.kind().type_name);
-        let help = "begin with a `parallel`, each of whose branches names an input";
+        let help = "begin with a `parallel` whose branches name the inputs";
         FieldChecks::new(&path, mistakes).fail("", message, help);
         return;
     }
     for input in inputs.iter().filter(|input| !named.contains(&input.name.as_str())) {
         let help = format!("add a branch with \"input\": \"{}\" to {path}, or remove the input", input.name);
-        mistakes.fail(preset.input.place(input), "no branch takes this input", help);
+        mistakes.fail(preset.input.place(input), "no branch reads this input", help);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Layers that need statistics over a batch in which each sample gives a single value.
+//! Finds layers that need statistics over a batch in which each sample has only a single value.
 
 use super::{Layer, LayerSpec, Model};
 

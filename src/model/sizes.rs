@@ -9,7 +9,7 @@ use serde_json::Value;
 /// A size of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizePlace {
-    /// Its place in the document, as a JSON pointer.
+    /// Its path in the document, as a JSON pointer.
     pub pointer: String,
     pub value: u64,
 }
@@ -18,13 +18,13 @@ pub struct SizePlace {
 #[derive(Clone, Debug)]
 pub struct Sizes {
     document: Value,
-    /// The units and filters of all layers but the last one with such a number, which the targets ask for; then the
-    /// batch. A size that the checker refuses to grow by one is left out.
+    /// The units and filters of all layers except the last one with such a number, which is determined by the targets;
+    /// then the batch. A size that the checker does not allow to grow by one is left out.
     pub places: Vec<SizePlace>,
 }
 
 impl Sizes {
-    /// Those of a network.
+    /// The sizes of a network.
     #[must_use]
     pub fn of(preset: &Preset) -> Self {
         let document: Value = serde_json::from_str(&write_preset(preset)).unwrap_or_default();
@@ -38,7 +38,7 @@ impl Sizes {
         sizes
     }
 
-    /// The network with another size at a place; nothing where that is a mistake.
+    /// The network with another size at a path; `None` if that is a mistake.
     #[must_use]
     pub fn changed(&self, place: &SizePlace, value: u64) -> Option<Preset> {
         let mut document = self.document.clone();
@@ -71,14 +71,14 @@ mod tests {
     use crate::model::read_preset;
 
     #[test]
-    fn sizes_that_targets_do_not_fix_may_be_changed() {
+    fn sizes_that_do_not_depend_on_the_targets_can_be_changed() {
         let text = r#"{"version": 1, "name": "t", "input": {"shape": [4, 8, 8], "batch": 32}, "layers": [
             {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},
             {"type": "flatten"}, {"type": "dense", "units": 100}, {"type": "dense", "units": 10}],
             "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
         let sizes = Sizes::of(&read_preset(text).unwrap());
         let found: Vec<(&str, u64)> = sizes.places.iter().map(|place| (&place.pointer[..], place.value)).collect();
-        // The block gives the shape that it takes.
+        // The block must return the shape that it receives.
         assert_eq!(found, [("/layers/2/units", 100), ("/input/batch", 32)]);
         let wider = sizes.changed(&sizes.places[0], 101).unwrap();
         assert!(write_preset(&wider).contains("\"units\": 101"));

@@ -13,12 +13,12 @@ pub struct Fields<'a> {
     path: String,
     layer: Option<LayerPath>,
     known: Vec<&'static str>,
-    /// Fields with a mistake: what is read in place of a wrong value is none of its own.
+    /// Fields with a mistake: the placeholder of a wrong value causes no further mistake.
     failed: HashSet<String>,
     out: &'a mut Vec<Diagnostic>,
 }
 
-/// How a value is named in a message.
+/// The name of a kind of value in a message.
 pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -32,7 +32,7 @@ pub(super) fn describe(value: &Value) -> String {
 }
 
 impl<'a> Fields<'a> {
-    /// The fields of `map`, which is at `path` in the document and belongs to `layer` if to any.
+    /// The fields of `map`, which is at `path` in the document and belongs to `layer`, if it belongs to one.
     pub fn new(
         map: &'a Map<String, Value>,
         path: impl Into<String>,
@@ -42,13 +42,13 @@ impl<'a> Fields<'a> {
         Self { map, path: path.into(), layer, known: Vec::new(), failed: HashSet::new(), out }
     }
 
-    /// The place of field `name`.
+    /// The path of field `name`.
     #[must_use]
     pub fn at(&self, name: &str) -> String {
         if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 
-    /// Records a mistake in field `name`, unless there is one already.
+    /// Records a mistake in field `name`, unless one was recorded already.
     pub fn fail(&mut self, name: &str, message: impl Into<String>, help: impl Into<String>) {
         if !self.failed.insert(name.to_owned()) {
             return;
@@ -65,7 +65,7 @@ impl<'a> Fields<'a> {
         self.map.get(name)
     }
 
-    /// Records a value of a kind that the field does not take.
+    /// Records a value of a kind that the field does not accept.
     pub(super) fn wrong(&mut self, name: &str, found: &Value, expected: &str) {
         let message = format!("found {}", describe(found));
         self.fail(name, message, format!("expected {expected}"));
@@ -75,14 +75,14 @@ impl<'a> Fields<'a> {
         self.fail(name, "is missing", format!("add \"{name}\": {expected}"));
     }
 
-    /// Whether the field is there at all.
+    /// Whether the field exists.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
 
-    /// A whole number; required where `default` is `None`. A wrong one reads as 1. That 0 is too small is found by who
-    /// checks the field.
+    /// A whole number; required if `default` is `None`. A wrong one reads as 1. The code that checks the field reports
+    /// a 0 that is too small.
     pub fn count(&mut self, name: &'static str, default: Option<usize>) -> usize {
         match (self.raw(name), default) {
             (None, Some(d)) => d,
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A finite number; required where `default` is `None`. A wrong one reads as 0.
+    /// A finite number; required if `default` is `None`. A wrong one reads as 0.
     pub fn number(&mut self, name: &'static str, default: Option<f64>) -> f64 {
         match (self.raw(name), default) {
             (None, Some(d)) => d,
@@ -144,7 +144,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A text; required where `default` is `None`.
+    /// A text; required if `default` is `None`.
     pub fn text(&mut self, name: &'static str, default: Option<&str>) -> String {
         match (self.raw(name), default) {
             (None, Some(d)) => d.to_owned(),
@@ -162,8 +162,8 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// One name out of a list; a wrong one reads as `None` and is recorded. An absent one is `None` too, and recorded
-    /// where `required`.
+    /// One name from a list; a wrong one reads as `None` and is recorded. A missing one is `None` too, and recorded if
+    /// `required`.
     pub fn choice<T: Copy>(&mut self, name: &'static str, options: &[(&str, T)], required: bool) -> Option<T> {
         let names = options.iter().map(|(n, _)| format!("\"{n}\"")).collect::<Vec<_>>().join(", ");
         let Some(v) = self.raw(name) else {
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A whole number or one of these names; required where `default` is `None`. A wrong one reads as 1.
+    /// A whole number or one of these names; required if `default` is `None`. A wrong one reads as 1.
     pub fn named(
         &mut self,
         name: &'static str,
@@ -242,8 +242,8 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// A nested object, or `None`; recorded where it is another type, or absent and required, which is where there is
-    /// an `example` of it.
+    /// A nested object, or `None`; recorded if it is of another type, or missing and required, which is the case if
+    /// there is an `example` of it.
     pub fn object(&mut self, name: &'static str, example: Option<&str>) -> Option<&'a Map<String, Value>> {
         match self.raw(name) {
             None => {
@@ -261,23 +261,23 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The list of where mistakes go, for nested readers.
+    /// The list that receives mistakes, for nested readers.
     pub fn sink(&mut self) -> &mut Vec<Diagnostic> {
         self.out
     }
 
-    /// The layer these fields belong to.
+    /// The layer that these fields belong to.
     #[must_use]
     pub fn layer(&self) -> Option<&LayerPath> {
         self.layer.as_ref()
     }
 
-    /// Records every field that nothing asked for.
+    /// Records every field that was not requested.
     pub fn finish(mut self) {
         self.finish_ref();
     }
 
-    /// As [`Self::finish`], for readers that hold the fields by reference.
+    /// Like [`Self::finish`], for readers that hold the fields by reference.
     pub fn finish_ref(&mut self) {
         let unknown: Vec<String> = self.map.keys().filter(|k| !self.known.contains(&k.as_str())).cloned().collect();
         let known = self.known.join(", ");

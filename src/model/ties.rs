@@ -1,29 +1,29 @@
-//! Dense layers that use the weight of an embedding: which one, and what is wrong with it.
+//! Dense layers that use the weight of an embedding: which embedding, and mistakes in this.
 
 use super::layers::{LayerKind, LayerSpec};
 use super::mistakes::{FieldChecks, Mistakes};
 use super::param::ParamId;
 use super::path::LayerPath;
 
-/// What is known of a layer that is named as the owner of a weight.
+/// A layer that is named as the owner of a weight.
 pub(super) struct Named<'a> {
     pub spec: &'a LayerSpec,
-    /// Its weight `[tokens, values]`; nothing where the layer itself has mistakes.
+    /// Its weight `[tokens, values]`; `None` if the layer itself has mistakes.
     pub table: Option<(ParamId, [usize; 2])>,
 }
 
 /// A dense layer that uses the weight of another layer.
 pub(super) struct Tied<'a> {
     pub path: &'a LayerPath,
-    /// The place of the other layer, as it was typed.
+    /// The path of the other layer, as the user typed it.
     pub place: &'a str,
-    /// Values of a position before and after the layer, where they are known.
+    /// The numbers of values of a position before and after the layer, if they are known.
     pub sizes: Option<[usize; 2]>,
 }
 
 impl Tied<'_> {
-    /// The weight that the layer uses, where the place leads to an embedding of the right size; otherwise the mistake
-    /// is recorded. `known` are the places of all embeddings.
+    /// The weight that the layer uses, if the path refers to an embedding of the right size; otherwise the mistake is
+    /// recorded. `known` are the paths of all embeddings.
     pub(super) fn weight<'a>(
         &self,
         find: impl Fn(&LayerPath) -> Option<Named<'a>>,
@@ -37,7 +37,7 @@ impl Tied<'_> {
             known => format!("embeddings here: {}", known.join(", ")),
         };
         let Ok(place) = self.place.parse::<LayerPath>() else {
-            fail(format!("found {:?}", self.place), format!("expected the place of an embedding; {known}"));
+            fail(format!("found {:?}", self.place), format!("expected the path of an embedding; {known}"));
             return None;
         };
         let Some(found) = find(&place) else {
@@ -46,7 +46,7 @@ impl Tied<'_> {
         };
         let kind = found.spec.kind();
         if kind != EMBEDDING {
-            fail(format!("the layer at {:?} is {}, no embedding", self.place, kind.type_name), known);
+            fail(format!("the layer at {:?} is {}, not an embedding", self.place, kind.type_name), known);
             return None;
         }
         let (weight, [tokens, values]) = found.table?;
@@ -64,7 +64,7 @@ impl Tied<'_> {
 /// The only layer whose weight others may use.
 const EMBEDDING: LayerKind = <super::layers::Embedding as super::layers::LayerType>::KIND;
 
-/// Whether a layer is one whose weight others may use.
+/// Whether other layers may use the weight of a layer.
 pub(super) fn is_shared(spec: &LayerSpec) -> bool {
     spec.kind() == EMBEDDING
 }
@@ -80,7 +80,7 @@ mod tests {
         )
     }
 
-    /// The place, the message and the help of each mistake.
+    /// The path, the message and the help of each mistake.
     fn mistakes(layers: &str) -> Vec<[String; 3]> {
         let found = match read_preset(&text(layers)) {
             Ok(preset) => check(&preset).diagnostics,
@@ -92,7 +92,7 @@ mod tests {
     const EMBEDDING: &str = r#"{"type": "embedding", "units": 5}, {"type": "position"}"#;
 
     #[test]
-    fn a_tied_layer_has_the_weight_of_the_embedding_and_a_bias_of_its_own() {
+    fn a_tied_layer_has_the_weight_of_the_embedding_and_its_own_bias() {
         for place in ["layers.0", "layers[0]"] {
             let layers = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 7, "tied": "{place}"}}"#);
             let preset = read_preset(&text(&layers)).unwrap();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_at_the_field_and_name_the_embeddings() {
+    fn mistakes_are_reported_at_the_field_and_name_the_embeddings() {
         let of = |place: &str, units: usize| {
             let layers = format!(r#"{EMBEDDING}, {{"type": "dense", "units": {units}, "tied": "{place}"}}"#);
             let found = mistakes(&layers);
@@ -117,7 +117,7 @@ mod tests {
             format!("{message}: {help}")
         };
         let known = "embeddings here: layers.0";
-        assert_eq!(of("embedding", 7), format!("found \"embedding\": expected the place of an embedding; {known}"));
+        assert_eq!(of("embedding", 7), format!("found \"embedding\": expected the path of an embedding; {known}"));
         assert_eq!(of("layers.9", 7), format!("there is no layer at \"layers.9\": {known}"));
         assert_eq!(of("layers.1", 7), format!("the layer at \"layers.1\" is position, no embedding: {known}"));
         assert_eq!(of("layers.2", 7), format!("the layer at \"layers.2\" is dense, no embedding: {known}"));
@@ -132,7 +132,7 @@ mod tests {
         assert!(mistakes(&narrow)[0][1].ends_with("and this layer makes 7 values of 4"));
         let number = format!(r#"{EMBEDDING}, {{"type": "dense", "units": 7, "tied": 0}}"#);
         assert_eq!(mistakes(&number)[0][..2], ["layers[2].tied".to_owned(), "found 0".to_owned()]);
-        // The embedding's own mistake is the only one.
+        // The embedding's mistake is the only one.
         let wrong = r#"{"type": "embedding", "units": 0}, {"type": "dense", "units": 7, "tied": "layers.0"}"#;
         let places: Vec<String> = mistakes(wrong).into_iter().map(|[path, ..]| path).collect();
         assert_eq!(places, ["layers[0].units"]);

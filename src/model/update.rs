@@ -1,5 +1,5 @@
-//! What is said of the update of the parameters besides the optimizer's rule, the same for every optimizer: the
-//! schedule of the rate, the limit of the gradient's norm, and which parameters decay.
+//! Settings of the update that do not depend on the optimizer's rule: the schedule of the rate, the limit of the
+//! gradient's norm, and which parameters have weight decay.
 
 use super::draw::Draw;
 use super::field_value::FieldValue;
@@ -10,12 +10,12 @@ use super::spec::Fields;
 use serde_json::{Map, Value};
 use std::ops::Bound;
 
-/// Which parameters weight decay is for.
+/// Which parameters have weight decay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Decay {
     #[default]
     All,
-    /// Those of two dimensions and more: neither biases nor the scales and shifts of normalisations.
+    /// Parameters of two dimensions and more; neither biases nor the scales and shifts of normalisations.
     Matrices,
 }
 
@@ -24,18 +24,18 @@ impl Decay {
     /// The names used in presets.
     pub const NAMES: [&'static str; 2] = ["all", "matrices"];
 
-    /// Whether this parameter decays.
+    /// Whether this parameter has weight decay.
     #[must_use]
     pub fn includes(self, param: &Param) -> bool {
         self == Self::All || param.shape.rank() != 1
     }
 }
 
-/// What is said of the update besides the optimizer's rule.
+/// Settings of the update that do not depend on the optimizer's rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct UpdateSpec {
     pub schedule: Schedule,
-    /// Gradients whose norm over all parameters is larger are made as long as this; 0 where none is.
+    /// Gradients whose norm over all parameters is larger are scaled to this norm; 0 for no limit.
     pub clip_norm: f64,
     pub decay: Decay,
 }
@@ -45,20 +45,27 @@ const CLIP: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::real("optimizer.cli
     .default(|_| FieldValue::Number(0.0))
     .within(NORM)
     .label("clip norm")
-    .help("Longer gradients are shortened to this norm; 0 leaves them as they are. Frozen into the step.");
-const DECAY: FieldSpec<UpdateSpec> =
-    FieldSpec::<UpdateSpec>::option("optimizer.decay", &Decay::NAMES, choice_lens!(decay: Decay))
-        .label("decay")
-        .help("Parameters that decay: all, or matrices alone, which spares biases and scales. Frozen into the step.");
+    .help(
+        "Gradients with a larger norm are scaled down to this norm; 0 turns this off. A change needs a new recording.",
+    );
+const DECAY: FieldSpec<UpdateSpec> = FieldSpec::<UpdateSpec>::option(
+    "optimizer.decay",
+    &Decay::NAMES,
+    choice_lens!(decay: Decay),
+)
+.label("decay")
+.help(
+    "Parameters that decay: all, or only matrices, so that biases and scales do not. A change needs a new recording.",
+);
 
 impl UpdateSpec {
-    /// Whether gradients are made shorter.
+    /// Whether gradients are clipped.
     #[must_use]
     pub fn clips(&self) -> bool {
         self.clip_norm > 0.0
     }
 
-    /// Reads what an optimizer's object says besides its rule.
+    /// Reads these settings from an optimizer's object.
     pub(super) fn read(f: &mut Fields<'_>) -> Self {
         let mut update = Self::default();
         if let Some(map) = f.object("schedule", None) {
@@ -68,13 +75,13 @@ impl UpdateSpec {
         CLIP.read(&mut update, f);
         // Without a limit the field is left out.
         if f.has("clip_norm") && update.clip_norm == 0.0 {
-            f.fail("clip_norm", "found 0", "expected a number above 0, such as 1; leave it out to clip nothing");
+            f.fail("clip_norm", "found 0", "expected a number above 0, such as 1; omit it to clip nothing");
         }
         DECAY.read(&mut update, f);
         update
     }
 
-    /// Writes it into the optimizer's object; nothing of what is as usual.
+    /// Writes the settings that differ from their defaults into the optimizer's object.
     pub(super) fn write(&self, map: &mut Map<String, Value>) {
         let schedule = self.schedule.write();
         if schedule != Schedule::default().write() {
@@ -98,7 +105,7 @@ impl UpdateSpec {
         fields
     }
 
-    /// Sets a field; false where there is none of this name or the value is of another kind.
+    /// Sets a field; returns false if there is none with this name or the value is of another kind.
     pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
         match [CLIP, DECAY].iter().find(|field| field.name == name) {
             Some(field) => field.set(self, value),
@@ -106,12 +113,12 @@ impl UpdateSpec {
         }
     }
 
-    /// How far it is from saying nothing.
+    /// The distance from the defaults.
     pub(super) fn cost(&self) -> usize {
         self.schedule.cost() + usize::from(self.clips()) + usize::from(self.decay != Decay::All)
     }
 
-    /// One that says nothing in most of the cases.
+    /// Random settings, which are the defaults in most cases.
     pub(super) fn drawn(draw: &mut Draw) -> Self {
         let schedule = if draw.coin(0.35) { Schedule::drawn(draw) } else { Schedule::default() };
         let norm = |d: &mut Draw| d.extreme_or(&[1e-6, 1e6], |d| d.number(0.05, 3.0).max(0.05));
@@ -144,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_usual_is_not_written() {
+    fn defaults_are_not_written() {
         let plain = read_preset(&preset("", 10)).unwrap();
         assert_eq!(plain.update, UpdateSpec::default());
         let text = write_preset(&plain);

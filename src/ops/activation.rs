@@ -1,10 +1,10 @@
-//! Activation functions, their derivatives, and the signs that a derivative needs.
+//! Activation functions, their derivatives, and the bit mask that a derivative needs.
 
 use super::Operation;
 use super::operation::{dims, operation};
 use crate::model::Activation;
 
-/// Picoseconds that one element of an activation function takes.
+/// Time of an activation function for one element, in picoseconds.
 pub(super) fn activation_ps(func: Activation) -> usize {
     match func {
         Activation::Relu | Activation::LeakyRelu => 0,

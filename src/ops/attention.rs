@@ -1,4 +1,4 @@
-//! Attention of positions to positions, and its derivative.
+//! Attention between positions, and its derivative.
 
 use super::Operation;
 use super::geometry::Scalar;
@@ -6,30 +6,30 @@ use super::operation::operation;
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
-/// Random numbers that one group of keys takes: each row of probabilities begins with a group of its own.
+/// The number of random numbers for one group of keys; each row of probabilities begins with a new group.
 pub const DROPOUT_GROUP: usize = 64;
 
-/// Features of a head at most for which GPUs have kernels.
+/// The largest number of features of a head for which GPUs have kernels.
 pub const MOST_HEAD_DIM: usize = 320;
 
-/// The base of the angles by which rotary positions turn pairs of features.
+/// The base of the angles by which rotary embedding rotates pairs of features.
 const ROTARY_BASE: f64 = 10_000.0;
 
-/// What attention and its derivative share. A row of the packed values `[batch, positions, packed]` has the queries of
-/// all heads, then the keys and then the values of all key and value heads.
+/// The common geometry of attention and its derivative. A row of the packed values `[batch, positions, packed]` has the
+/// queries of all heads, then the keys and then the values of all key and value heads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttentionGeometry {
     pub batch: usize,
     pub positions: usize,
     pub heads: usize,
-    /// Heads of keys and values; as many query heads that follow each other share each.
+    /// The number of heads of keys and values; consecutive query heads share each of them.
     pub kv_heads: usize,
     pub head_dim: usize,
     /// Whether a position attends to itself and earlier ones only.
     pub causal: bool,
-    /// Whether queries and keys are turned by angles that grow with their position.
+    /// Whether queries and keys are rotated by angles that are proportional to their position (rotary embedding).
     pub rotary: bool,
-    /// The share of probabilities that is dropped while training.
+    /// The share of probabilities that is dropped during training.
     pub dropout: Scalar,
     /// The stream of the random numbers of `dropout`.
     pub stream: u32,
@@ -67,19 +67,19 @@ impl AttentionGeometry {
         self.heads / self.kv_heads
     }
 
-    /// What scores are multiplied by: one over the root of `head_dim`.
+    /// The factor of scores: one divided by the root of `head_dim`.
     #[must_use]
     pub fn scale(&self) -> f64 {
         1.0 / (self.head_dim as f64).sqrt()
     }
 
-    /// The keys that a position attends to: those before this one.
+    /// The number of keys that a position attends to: those before this index.
     #[must_use]
     pub const fn keys(&self, position: usize) -> usize {
         if self.causal { position + 1 } else { self.positions }
     }
 
-    /// Pairs of a query and a key that it attends to.
+    /// The number of pairs of a query and a key that it attends to.
     #[must_use]
     pub const fn pairs(&self) -> usize {
         let of_head = if self.causal { self.positions * (self.positions + 1) / 2 } else { self.positions.pow(2) };
@@ -92,14 +92,14 @@ impl AttentionGeometry {
         self.positions.div_ceil(DROPOUT_GROUP)
     }
 
-    /// The place of the random number of a probability; `row` counts queries of all samples and heads.
+    /// The index of the random number of a probability; `row` counts queries of all samples and heads.
     #[must_use]
     pub const fn dropout_place(&self, row: usize, key: usize) -> usize {
         row * self.dropout_groups() * DROPOUT_GROUP + key
     }
 
-    /// Cosine and sine of the angle by which a position turns the features `pair` and `pair + head_dim / 2` (Su and
-    /// others, *RoFormer*, 2021).
+    /// Cosine and sine of the angle by which the features `pair` and `pair + head_dim / 2` of a position are rotated
+    /// (Su and others, *RoFormer*, 2021).
     #[must_use]
     pub fn rotation(&self, position: usize, pair: usize) -> [f64; 2] {
         let angle = position as f64 * ROTARY_BASE.powf(-2.0 * pair as f64 / self.head_dim as f64);
@@ -114,7 +114,7 @@ impl AttentionGeometry {
         format!("b={batch} t={positions} h={heads}{groups} d={head_dim}{flags}")
     }
 
-    /// Whether probabilities are dropped.
+    /// Whether there is dropout of probabilities.
     #[must_use]
     pub fn has_dropout(&self) -> bool {
         self.dropout.get() > 0.0
@@ -138,8 +138,8 @@ slots! {
     }
 }
 
-/// The answers of one direction: products over all pairs, FLOPs of a pair's softmax, and how often the matrices of
-/// queries, keys and values and those of heads side by side are read or written.
+/// The properties of one direction: products over all pairs, FLOPs of a pair's softmax, and how often the matrices of
+/// queries, keys and values and those of concatenated heads are read or written.
 macro_rules! direction {
     ($Direction:ident: $slots:ident, $name:literal, products $products:literal, softmax $softmax:literal,
         packed $packed:literal, width $width:literal) => {
@@ -161,7 +161,7 @@ macro_rules! direction {
 
 direction!(Attention: attention, "attention", products 2, softmax 4, packed 1, width 1);
 
-/// The gradient of what [`Attention`] reads. Probabilities are computed again from `lse`, dropped ones from the same
+/// The gradient of the input of [`Attention`]. Probabilities are computed again from `lse`, dropped ones from the same
 /// random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttentionBwd {
@@ -182,7 +182,7 @@ slots! {
 
 direction!(AttentionBwd: attention_bwd, "attention_bwd", products 5, softmax 6, packed 2, width 2);
 
-/// Picoseconds of so many products over all pairs, with an exponential of each pair.
+/// Picoseconds of this many products over all pairs, with an exponential for each pair.
 fn work_ps(g: &AttentionGeometry, products: usize) -> usize {
     let random = if g.has_dropout() { 1_500 } else { 0 };
     g.pairs() * (products * g.head_dim * 20 + 400 + random) + g.rows() * g.packed() * 300

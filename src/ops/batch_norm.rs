@@ -7,13 +7,13 @@ use super::geometry::{Epilogue, Scalar};
 use super::operation::{dims, operation};
 use crate::model::Activation;
 
-/// Numbers that a CPU's kernel keeps for each chunk of rows and channel: the rounded mean, what it was rounded by,
-/// and the squared deviations.
+/// Numbers that a CPU's kernel stores for each chunk of rows and channel: the rounded mean, its rounding error, and the
+/// squared deviations.
 pub const BATCH_NORM_MOMENTS: usize = 3;
 
 operation! {
     /// Training-mode batch normalisation of `x [rows, channels]`: statistics of the batch, running statistics updated
-    /// in place with the unbiased variance: `running = (1 - momentum) running + momentum batch`. Where `residual [rows,
+    /// in place with the unbiased variance: `running = (1 - momentum) running + momentum batch`. If `residual [rows,
     /// channels]` is bound, it is added before the activation. `act` is applied last. `rows` is at least 2.
     pub struct BatchNorm {
         pub rows: usize,

@@ -1,18 +1,18 @@
-//! How the CPU's kernels cut reductions. An operation's scratch memory and its kernel read the same functions here, so
-//! they cannot disagree.
+//! How the CPU's kernels divide reductions. An operation's scratch memory and its kernel use the same functions, so
+//! that they cannot disagree.
 
-/// Elements summed into one partial result where a reduction runs over a flat array.
+/// The number of elements of one partial result, if a flat array is reduced.
 pub const FLAT_CHUNK: usize = 16_384;
 
-/// Elements of `[rows, cols]` that one chunk of rows holds at most, where its rows are not very long: what fits the
-/// first-level cache.
+/// The largest number of elements of `[rows, cols]` in one chunk of rows, unless its rows are very long: the size of
+/// the first-level cache.
 const ROW_CHUNK: usize = 8_192;
 
-/// Chunks of rows at most; keeps the combination of their results short.
+/// The largest number of chunks of rows; it limits the time of combining their results.
 const MAX_ROW_CHUNKS: usize = 512;
 
-/// Rows summed into one partial result where `[rows, cols]` is reduced over its rows; a multiple of 64 unless rows are
-/// long.
+/// The number of rows of one partial result, if `[rows, cols]` is reduced over its rows; a multiple of 64 unless rows
+/// are long.
 #[must_use]
 pub fn rows_per_chunk(rows: usize, cols: usize) -> usize {
     let by_cache = ROW_CHUNK / cols.max(1);

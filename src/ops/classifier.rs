@@ -7,15 +7,14 @@ use super::product::Gemm;
 use super::softmax::softmax_ps;
 
 operation! {
-    /// A last dense layer with its loss, and its gradients, `chunk` rows at a time, so that the scores of all rows are
-    /// never there at once.
+    /// A last dense layer with its loss and its gradients, computed for `chunk` rows at a time, so that the scores of
+    /// all rows never exist at the same time.
     ///
-    /// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transposed of `b
-    /// [classes, features]` where `tied`, with `bias` where bound; `loss [1]` and `accuracy [1]` are those of
-    /// `SoftmaxCeFused`. With `dlogits` as that operation has it, `dx [rows, features]` is the product of `dlogits` and
-    /// `b` transposed, `dweight` that of `a` transposed and `dlogits` (where `tied`, the transposed of it), and `db
-    /// [classes]` the sum of `dlogits` over rows. Where a gradient accumulates, it is added to what is there, chunk by
-    /// chunk in order.
+    /// The scores are the product of `a [rows, features]` and `b [features, classes]`, or the transpose of `b [classes,
+    /// features]` if `tied`, with `bias` if bound; `loss [1]` and `accuracy [1]` are those of `SoftmaxCeFused`. With
+    /// `dlogits` as in that operation, `dx [rows, features]` is the product of `dlogits` and `b` transposed, `dweight`
+    /// that of `a` transposed and `dlogits` (if `tied`, the transpose of it), and `db [classes]` the sum of `dlogits`
+    /// over rows. If a gradient accumulates, it is added to the previous value, chunk by chunk in order.
     pub struct ClassifierCe {
         pub rows: usize,
         pub features: usize,
@@ -26,7 +25,7 @@ operation! {
         pub input_grad: bool,
         pub accumulate: bool,
         pub accumulate_bias: bool,
-        /// Rows whose scores are there at once; at least 1.
+        /// The number of rows whose scores exist at the same time; at least 1.
         pub chunk: usize,
     }
     slots classifier_ce(op) {
@@ -56,10 +55,10 @@ operation! {
             let inputs = op.rows * op.features * (1 + usize::from(op.input_grad));
             ((weights + inputs + 2) * elem + op.rows * size_of::<i32>()) as u64
         },
-        // The gradient of a chunk's input is written when nothing reads the chunk's input any more.
+        // The gradient of a chunk's input is written after the last read of the chunk's input.
         in_place: &[(classifier_ce::A, classifier_ce::DX)],
         work_ps: {
-            /// What a core's multiply-add takes in a large product.
+            /// The time of a core's multiply-add in a large product.
             const MULTIPLY_PS: usize = 13;
             op.multiplications() * MULTIPLY_PS + softmax_ps(op.rows, op.classes)
         },
@@ -73,15 +72,15 @@ operation! {
 pub struct ChunkProducts {
     /// Scores of `a` and `b`.
     pub scores: Gemm,
-    /// The gradient of the weight: of `a` and the gradient of the scores, or where the weight is tied of the gradient
-    /// of the scores and `a`.
+    /// The gradient of the weight: of `a` and the gradient of the scores, or, if the weight is tied, of the gradient of
+    /// the scores and `a`.
     pub weight: Gemm,
-    /// The gradient of the input, of the gradient of the scores and `b`, where there is one.
+    /// The gradient of the input, from the gradient of the scores and `b`, if it is computed.
     pub input: Option<Gemm>,
 }
 
 impl ClassifierCe {
-    /// The chunks: how many there are.
+    /// The number of chunks.
     #[must_use]
     pub const fn chunks(&self) -> usize {
         self.rows.div_ceil(self.chunk)
@@ -99,7 +98,7 @@ impl ClassifierCe {
     pub fn products(&self, chunk: usize) -> ChunkProducts {
         let Self { features, classes, tied, bias, accumulate, .. } = *self;
         let (_, rows) = self.rows_of(chunk);
-        let plain = |m, n, k, trans| Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let plain = Gemm::plain;
         let scores = plain(rows, classes, features, if tied { Trans::Nt } else { Trans::Nn });
         let (m, n) = if tied { (classes, features) } else { (features, classes) };
         let input = plain(rows, features, classes, if tied { Trans::Nn } else { Trans::Nt });

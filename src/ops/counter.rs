@@ -1,4 +1,4 @@
-//! The counter of steps and what follows from it, and dynamic loss scaling.
+//! The counter of steps and values computed from it, and dynamic loss scaling.
 
 use super::Operation;
 use super::geometry::Scalar;
@@ -6,7 +6,7 @@ use super::operation::{dims, operation};
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
-/// The numbers that dynamic loss scaling keeps from step to step.
+/// The number of values that dynamic loss scaling keeps from step to step.
 pub const SCALER: usize = 5;
 
 /// `counter [2] (i64)`: seed, step; adds one to the step.
@@ -32,8 +32,8 @@ operation! {
 }
 
 operation! {
-    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, less
-    /// the steps `skipped` for their overflow.
+    /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, minus
+    /// the number of steps `skipped` because of an overflow.
     pub struct BiasCorr { pub beta1: Scalar, pub beta2: Scalar }
     slots bias_corr(op) { COUNTER: in [2], CORR: out [2], SKIPPED: in [1] if OPTIONAL }
     "bias_corr" => {
@@ -44,9 +44,10 @@ operation! {
 }
 
 operation! {
-    /// Dynamic loss scaling over the flat gradient. `scaler [5]` holds the scale of the next step's loss, the steps
-    /// since the last overflow, one over the scale of this step's gradients, 1 where this step overflowed, and the
-    /// steps that did so far. An overflow halves the scale (not below 1), 2000 steps without one double it.
+    /// Dynamic loss scaling over the flat gradient. `scaler [5]` contains the scale of the next step's loss, the steps
+    /// since the last overflow, one divided by the scale of this step's gradients, 1 if this step overflowed, and the
+    /// number of steps that overflowed so far. An overflow halves the scale (not below 1), 2000 steps without one
+    /// double it.
     pub struct ScaleUpdate { pub len: usize }
     slots scale_update(op) {
         GRAD: in [op.len],

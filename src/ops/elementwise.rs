@@ -52,8 +52,8 @@ operation! {
         pub rows: usize,
         pub cols: usize,
         pub accumulate: bool,
-        /// Columns, from the first up to the second, of which it is known that their sum is zero: it is made so,
-        /// because what rounding leaves of it would move a parameter by an adaptive optimizer.
+        /// Columns, from the first up to the second, whose sum is known to be zero: it is set to zero, because an
+        /// adaptive optimizer would turn a remaining rounding error into a full step of the parameter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub still: Option<[usize; 2]>,
     }

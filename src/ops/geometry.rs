@@ -1,10 +1,10 @@
-//! What operations are made of: layouts of factors and what follows a product, windows over images, frozen scalars,
-//! stretches of the flat vectors.
+//! Types that operations consist of: layouts of factors, epilogues of products, windows over images, frozen scalars,
+//! segments of the flat vectors.
 
 use crate::model::{Activation, Cell};
 use serde::{Deserialize, Serialize};
 
-/// How the two factors of a matrix product are in memory; the product is always row-major `[m, n]`.
+/// How the two factors of a matrix product are stored; the product is always row-major `[m, n]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Trans {
@@ -16,7 +16,7 @@ pub enum Trans {
     Tn,
 }
 
-/// What is done to each element of a product before it is stored, in this order: add the previous value
+/// What is applied to each element of a product before it is stored, in this order: add the previous value
 /// (`accumulate` of the operation), add the bias, store the pre-activation, apply the activation or multiply by an
 /// activation's derivative.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,16 +32,15 @@ pub struct Epilogue {
 }
 
 impl Epilogue {
-    /// True where nothing is done.
+    /// True if nothing is applied.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`,
-/// `y [n, ho, wo, f]`. The padding is that before the first row and column; behind the last there is as much as the
-/// output's size asks for.
+/// The geometry of a two-dimensional convolution. `x [n, h, w, c]`, weight `[kh, kw, c / groups, f]`, `y [n, ho, wo,
+/// f]`. The padding is that before the first row and column; after the last one it follows from the output's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ConvGeometry {
     pub n: usize,
@@ -59,7 +58,7 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// One image of one pixel, and a filter of one tap: what tests write other geometries from.
+    /// One image of one pixel, and a filter of one tap, from which tests construct other geometries.
     #[cfg(test)]
     pub(crate) const UNIT: Self = Self {
         n: 1,
@@ -76,7 +75,8 @@ impl ConvGeometry {
         wo: 1,
     };
 
-    /// Whether the padding is the same on both sides of each axis: the other one is then known from the output's size.
+    /// Whether the padding is the same on both sides of each axis; the padding at the end is known from the output's
+    /// size.
     #[must_use]
     pub fn is_padded_alike(&self) -> bool {
         let is_alike = |axis: usize, size: usize, out: usize| {
@@ -121,7 +121,7 @@ impl PoolGeometry {
         self.n * self.ho * self.wo * self.c
     }
 
-    /// Elements that all windows read, those in the padding among them.
+    /// The number of elements that all windows read, including those in the padding.
     #[must_use]
     pub const fn reads(&self) -> usize {
         self.outputs() * self.size[0] * self.size[1]
@@ -143,9 +143,9 @@ pub struct RecurrenceGeometry {
     pub units: usize,
     /// From the last position to the first.
     pub reverse: bool,
-    /// Whether the layer has a direction each way: their outputs are side by side.
+    /// Whether the layer is bidirectional; then the outputs of both directions are concatenated.
     pub bidirectional: bool,
-    /// Whether the output is the final state alone.
+    /// Whether the output is only the final state.
     pub last: bool,
 }
 
@@ -233,7 +233,7 @@ impl<'de> Deserialize<'de> for Scalar {
     }
 }
 
-/// A contiguous stretch of the flat parameter vector that belongs to one parameter.
+/// A contiguous range of the flat parameter vector that belongs to one parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Segment {
     /// First element in the flat vector; a multiple of 64 elements.

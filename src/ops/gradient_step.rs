@@ -1,4 +1,4 @@
-//! Operations that make the gradient of a parameter and step it by Adam at once.
+//! Operations that compute the gradient of a parameter and immediately update the parameter by Adam.
 
 use super::Operation;
 use super::geometry::Scalar;
@@ -8,14 +8,14 @@ use super::slots::slots;
 use super::update::UpdateSlots;
 use serde::{Deserialize, Serialize};
 
-/// Pairs to which the stretch of each parameter in the parts of an update is rounded up.
+/// The range of each parameter in the partial metrics of an update is rounded up to this number of pairs.
 pub const PARTS_ALIGN: usize = 32;
 
-/// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never
-/// in memory. Where bound, `parts` holds the largest |change| and the norm of the gradients of tiles of `grain` by 16
-/// elements, row by row, padded with zeros to a multiple of 32 pairs; where a kernel's own tile is larger, its first
-/// pair holds the values of all of it. `together` counts the tiles of 96 by 64 elements of all such operations that end
-/// a step at the same time; 0 of those in its middle.
+/// The gradient `a [k, m]^T b [k, n]` of a dense layer's weight and its Adam step in one pass: the gradient is never in
+/// memory. If bound, `parts` holds the largest |change| and the norm of the gradients of tiles of `grain` by 16
+/// elements, row by row, padded with zeros to a multiple of 32 pairs; if a kernel's tile is larger, its first pair
+/// contains the values of the whole tile. `together` is the number of tiles of 96 by 64 elements of all such operations
+/// that run together at the end of a step; 0 for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightStep {
     pub m: usize,
@@ -41,20 +41,20 @@ pub struct BiasStep {
     pub decoupled: bool,
 }
 
-/// What the operations share that make a gradient and step its parameter at once.
+/// The common properties of operations that compute a gradient and update its parameter.
 pub trait GradientStep: Operation {
     /// Elements of the parameter.
     fn param_len(&self) -> usize;
 
-    /// Elements of what the gradient is made from.
+    /// Elements that the gradient is computed from.
     fn factor_len(&self) -> usize;
 
-    /// Elements of the other factor, where the gradient is a product.
+    /// Elements of the other factor, if the gradient is a product.
     fn second_factor_len(&self) -> Option<usize>;
 }
 
 slots! {
-    /// What a rule reads and writes is where it is in [`adam_step`](crate::ops::slot::adam_step), so that one rule
+    /// The arguments of a rule are in the same slots as in [`adam_step`](crate::ops::slot::adam_step), so that one rule
     /// serves both ([`UpdateSlots`]; the kernels assert the same).
     pub mod gradient_step(op: impl GradientStep) {
         PARAM_PREV: in [op.param_len()],
@@ -141,14 +141,14 @@ mod tests {
     use crate::ops::optimizer::{ADAM_UPDATE, adam_step};
 
     #[test]
-    fn one_rule_reads_the_slots_of_both() {
+    fn separate_and_fused_updates_have_the_same_slots() {
         let shadow = ADAM_UPDATE.shadow;
         assert_eq!(UpdateSlots { shadow, ..GRADIENT_UPDATE }, ADAM_UPDATE);
         assert_eq!(gradient_step::A, adam_step::GRAD);
     }
 
     #[test]
-    fn an_optimizer_replaces_what_it_reads() {
+    fn an_optimizer_overwrites_the_vectors_that_it_reads() {
         for [before, after] in GRADIENT_UPDATE.states.iter().chain([&GRADIENT_UPDATE.param]) {
             let table = gradient_step::SLOTS;
             assert_eq!(table[*before].name, format!("{}_prev", table[*after].name));

@@ -1,10 +1,10 @@
-//! The slots as a header for the kernels.
+//! The slots as a C++ header for the kernels.
 
 use super::kind::TABLES;
 use std::fmt::Write as _;
 
-/// The tables as a header for the kernels: a type for each, with a constant for each slot. They are enumerators, as the
-/// compiler keeps static members of types in the machine code of every kernel.
+/// The tables as a header for the kernels: a type for each, with a constant for each slot. The constants are
+/// enumerators, because the compiler would store static members of types in the machine code of every kernel.
 #[must_use]
 pub(super) fn header() -> String {
     let mut text = String::from(

@@ -1,4 +1,4 @@
-//! Operations that put values beside each other, take parts of them, and multiply them element by element.
+//! Operations that concatenate values, slice them, and multiply them element by element.
 
 use super::Operation;
 use super::elementwise::pairwise;
@@ -6,7 +6,8 @@ use super::operation::{dims, operation};
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
-/// `y [rows, widths[0] + widths[1] + ..] = x0 [rows, widths[0]], x1 [rows, widths[1]], ..`, each behind the one before.
+/// `y [rows, widths[0] + widths[1] + ..] = x0 [rows, widths[0]], x1 [rows, widths[1]], ..`, concatenated along the
+/// columns.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Concat {
     pub rows: usize,
@@ -15,7 +16,7 @@ pub struct Concat {
 }
 
 impl Concat {
-    /// Values that one operation puts beside each other, at most.
+    /// The largest number of values that one operation concatenates.
     pub const MOST: usize = 8;
     /// The slots of the values, in order.
     pub const SOURCES: [usize; Self::MOST] =

@@ -7,17 +7,17 @@ use std::ops::Deref;
 
 /// The type of an operation.
 pub trait OfKind: Sized {
-    /// The operation, where it is of this type.
+    /// The operation, if it is of this type.
     fn of(kind: &OpKind) -> Option<&Self>;
 }
 
-/// Declares [`OpKind`] and everything else that is said once for each operation. A line is a file of this folder with
-/// its operations, and behind `=>` the tables of slots that it declares.
+/// Declares [`OpKind`] and everything else that is needed once for each operation. A line is a file of this folder with
+/// its operations, followed after `=>` by the tables of slots that it declares.
 macro_rules! operations {
     ($($file:ident: $($op:ident),+ => $($table:ident),+;)+) => {
         $(pub use super::$file::{$($op),+};)+
 
-        /// The slots of operations, one module a table.
+        /// The slots of operations, with one module for each table.
         pub mod slot {
             $(pub use crate::ops::$file::{$($table),+};)+
         }
@@ -42,7 +42,7 @@ macro_rules! operations {
             }
         })+)+
 
-        /// An operation of any kind answers as its own type does.
+        /// An operation of any kind forwards each call to its own type.
         impl Deref for OpKind {
             type Target = dyn Operation;
 
@@ -57,6 +57,7 @@ macro_rules! operations {
 
 operations! {
     product: Gemm, Conv2d, Conv2dBwdX, Conv2dBwdW => product;
+    row_product: GemmNorm, GemmNormBwd => gemm_norm, gemm_norm_bwd;
     elementwise: Fill, Transpose, BiasAdd, BiasGrad, Add, AddAct, Cast, Scale
         => fill, transpose, bias_add, bias_grad, add, add_act, cast, scale;
     joined: Concat, Slice, Multiply => concat, slice, multiply;
@@ -105,8 +106,8 @@ impl OpKind {
     }
 }
 
-/// `with_rule!(kind, Rule => expression)` is the value of the expression with `Rule` as the name of the type by which
-/// an update of the flat parameters computes (see [`Rule`](super::Rule)); nothing for all other operations.
+/// `with_rule!(kind, Rule => expression)` is the value of the expression with `Rule` as the name of the type whose rule
+/// an update of the flat parameters uses (see [`Rule`](super::Rule)); `None` for all other operations.
 macro_rules! with_rule {
     (@all [$kind:expr, $Rule:ident => $value:expr]
         $($Step:ident($step:pat) $(if $is:expr)? => $Type:ident$(<$($flag:literal),+>)?,)+

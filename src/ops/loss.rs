@@ -1,11 +1,11 @@
-//! Means over a batch: of the rows' losses, of right answers, and of squared errors with their gradient.
+//! Means over a batch: of the rows' losses, of correct answers, and of squared errors with their gradient.
 
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
 use super::operation::{dims, operation};
 
 operation! {
-    /// `loss [1] = mean of row_loss [rows]`; where bound, `accuracy [1] = mean of row_right [rows]`.
+    /// `loss [1] = mean of row_loss [rows]`; if bound, `accuracy [1] = mean of row_right [rows]`.
     pub struct LossMean { pub rows: usize }
     slots loss_mean(op) {
         ROW_LOSS: in [op.rows],

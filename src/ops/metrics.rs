@@ -22,8 +22,8 @@ operation! {
     }
 }
 
-/// The metrics of a step from the `parts` of its updates, of which `segments[i]` is the stretch of parameter `i`, in
-/// pairs: `update_max_seg`, `grad_norm_seg`, and, over all of them, `update_max` and `grad_norm`, each where bound.
+/// The metrics of a step from the `parts` of its updates, where `segments[i]` is the range of parameter `i`, in pairs:
+/// `update_max_seg`, `grad_norm_seg`, and, over all of them, `update_max` and `grad_norm`, each if bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepMetrics {
     pub segments: Vec<Segment>,

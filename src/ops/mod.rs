@@ -3,7 +3,7 @@
 //! An operation says *what* is done, with every dimension written out; selection decides which kernel does it. Images
 //! are `[N, H, W, C]`.
 //!
-//! A file holds a family: a table for each operation, with its type, its slots, and what it answers as an
+//! A file contains a family: a table for each operation, with its type, its slots, and its properties as an
 //! [`Operation`]. A new operation is a table in its family's file and a name in the list of `kind.rs`. An optimizer is
 //! a type with its tables and its formula ([`Rule`]), and two more lines of `kind.rs`.
 
@@ -31,6 +31,7 @@ mod pool;
 mod product;
 mod rates;
 mod recurrence;
+mod row_product;
 mod sequence;
 pub mod slots;
 mod softmax;
@@ -47,7 +48,9 @@ pub use geometry::{ConvGeometry, Epilogue, PoolGeometry, RecurrenceGeometry, Sca
 pub use gradient_step::{GradientStep, PARTS_ALIGN};
 pub(crate) use kind::with_rule;
 pub use kind::*;
+pub use layer_norm::GradientPart;
 pub use operation::Operation;
 pub use product::Product;
+pub use row_product::ROW_PRODUCT_COLUMNS;
 pub use slots::{Dir, Slot};
 pub use update::{FlatUpdate, MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots};

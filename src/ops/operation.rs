@@ -1,24 +1,24 @@
-//! What every operation answers about itself.
+//! The properties of every operation.
 
 use super::geometry::Epilogue;
 use super::slots::Slot;
 use super::update::{FlatUpdate, RuleText, UpdateSlots};
 
-/// Bytes that a second-level cache holds.
+/// The capacity of a second-level cache, in bytes.
 const CACHED_BYTES: u64 = 1 << 20;
 
-/// What is known about an operation without running it. Everything that asks about operations of any kind asks here, so
-/// that a new one is described in one place. Slots are given by their position in [`Operation::slots`].
+/// What is known about an operation without running it. All code that handles operations of any kind uses this trait,
+/// so that a new operation is described in one place. Slots are given by their index in [`Operation::slots`].
 pub trait Operation {
     /// The name, as in listings.
     fn name(&self) -> &'static str;
 
-    /// The name that ids of kernels begin with.
+    /// The prefix of the ids of its kernels.
     fn kernel_name(&self) -> &'static str {
         self.name()
     }
 
-    /// What is fused into it, as ids of kernels show it.
+    /// What is fused into it, as shown in the ids of kernels.
     fn epilogue(&self) -> Epilogue {
         Epilogue::default()
     }
@@ -32,63 +32,63 @@ pub trait Operation {
     /// Whether a slot must be bound.
     fn is_needed(&self, slot: usize) -> bool;
 
-    /// The dimensions, short: `m=64 n=128 k=64`.
+    /// The dimensions as short text: `m=64 n=128 k=64`.
     fn dims(&self) -> String;
 
-    /// Floating-point operations, a multiplication and an addition counted each; a transcendental function counts as
-    /// one.
+    /// Floating-point operations: a multiplication and an addition count separately; a transcendental function counts
+    /// as one.
     fn flops(&self) -> u64;
 
-    /// The floating-point operations that it must do, as fused multiply-adds count: two each. Of what is no product
-    /// half of the usual count is taken, as two of those operations may be one instruction.
+    /// The least number of floating-point operations if a fused multiply-add counts as two. For operations that are not
+    /// products, it is half the usual count, because two of those operations may be one instruction.
     fn least_flops(&self) -> u64 {
         self.flops() / 2
     }
 
-    /// As [`Operation::least_flops`], where a library may work on tiles.
+    /// Like [`Operation::least_flops`], for libraries that may work on tiles.
     fn least_flops_with_tiles(&self) -> u64 {
         self.least_flops()
     }
 
-    /// The bytes that it has to read and write when each of its arguments is touched once, with reals of `elem` bytes
-    /// and every optional output bound. An operation says it where not all arguments that it needs are such reals, or
-    /// where some are touched in part or more than once.
+    /// The bytes that it must read and write if each of its arguments is accessed once, with reals of `elem` bytes and
+    /// every optional output bound. An operation overrides it if not all required arguments are such reals, or if some
+    /// are accessed in part or more than once.
     fn bytes_moved(&self, elem: usize) -> u64 {
         let needed = (0..self.slots().len()).filter(|&slot| self.is_needed(slot));
         (needed.filter_map(|slot| self.extent(slot)).sum::<usize>() * elem) as u64
     }
 
-    /// The bytes that it must touch of an argument of `len` elements of `elem` bytes.
+    /// The bytes that it must access of an argument of `len` elements of `elem` bytes.
     fn least_bytes(&self, slot: usize, len: usize, elem: usize) -> u64 {
         let _ = slot;
         (len * elem) as u64
     }
 
-    /// The pairs of slots, read and written, whose memory may be the same; the first that fits is taken.
+    /// The pairs of slots, read and written, that may share memory; the first suitable pair is used.
     fn in_place(&self) -> &'static [(usize, usize)] {
         &[]
     }
 
-    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a plan of their own, which
-    /// depends on the processor.
+    /// The floats of scratch memory that the fast kernel of a CPU needs. Products have a separate plan, which depends
+    /// on the processor.
     fn scratch_floats(&self) -> usize {
         0
     }
 
-    /// Picoseconds of its arithmetic on one core, as measured with AVX-512; 0 where memory takes longer.
+    /// Picoseconds of its arithmetic on one core, as measured with AVX-512; 0 if memory always takes longer.
     fn work_ps(&self) -> usize {
         0
     }
 
-    /// A rough time on one core, in nanoseconds: the larger of what memory takes (160 bytes a nanosecond from the
-    /// second-level cache, 64 from beyond) and of what arithmetic takes.
+    /// An estimate of the time on one core, in nanoseconds: the larger of the times of memory (160 bytes in a
+    /// nanosecond from the second-level cache, 64 from beyond) and of arithmetic.
     fn work_ns(&self) -> u64 {
         let bytes = self.bytes_moved(size_of::<f32>());
         let memory = if bytes <= CACHED_BYTES { bytes / 160 } else { bytes / 64 };
         memory.max(self.work_ps() as u64 / 1_000)
     }
 
-    /// Whether only plans for GPUs hold such operations.
+    /// Whether only plans for GPUs contain such operations.
     fn is_for_gpus(&self) -> bool {
         false
     }
@@ -98,7 +98,7 @@ pub trait Operation {
         true
     }
 
-    /// Its fields that are whole numbers and no sizes.
+    /// Its fields that are whole numbers but not sizes.
     fn whole_constants(&self) -> &'static [&'static str] {
         &[]
     }
@@ -113,25 +113,32 @@ pub trait Operation {
         self.slots()[slot].activation
     }
 
-    /// Where it finds what it steps, where it is an optimizer.
+    /// The slots of what it updates, if it is an optimizer.
     fn update(&self) -> Option<UpdateSlots> {
         None
     }
 
-    /// What it updates, where it is an optimizer over the flat parameters.
+    /// What it updates, if it is an optimizer over the flat parameters.
     fn flat_update(&self) -> Option<FlatUpdate<'_>> {
         None
     }
 
-    /// The rule by which it steps, where it is an optimizer.
+    /// The rule by which it updates, if it is an optimizer.
     fn rule(&self) -> Option<RuleText> {
         None
     }
 
-    /// Pairs in the parts of an update that works where its gradient is made; zero for all other operations.
+    /// The number of pairs of partial metrics, if it computes a gradient and updates its parameter; zero for all other
+    /// operations.
     fn step_parts(&self) -> usize {
         0
     }
+}
+
+/// Whether JSON leaves a number out.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
+pub(super) const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl dyn Operation + '_ {
@@ -160,8 +167,8 @@ impl dyn Operation + '_ {
     }
 }
 
-/// Declares an operation by a table: its type, its slots (see [`slots!`](super::slots::slots)), its name, and what
-/// [`Operation`] asks about it, one answer a row. What has a usual answer may be left out.
+/// Declares an operation by a table: its type, its slots (see [`slots!`](super::slots::slots)), its name, and its
+/// properties for [`Operation`], one in each row. Properties with a default may be left out.
 ///
 /// ```text
 /// operation! {
@@ -176,8 +183,8 @@ impl dyn Operation + '_ {
 /// }
 /// ```
 ///
-/// An operation whose type cannot be copied, or whose slots are those of others, declares these by itself and then
-/// `operation! { Concat: concat, "concat", |op| { .. } }`.
+/// An operation whose type cannot be copied, or which uses the slots of another one, declares these separately and then
+/// uses `operation! { Concat: concat, "concat", |op| { .. } }`.
 macro_rules! operation {
     (
         $(#[$doc:meta])*

@@ -6,8 +6,8 @@ use super::slots::slots;
 use super::update::{MOST_STATES, Number, Rates, Rule, RuleText, StepOptions, UpdateSlots, UpdatedSlots, flat_update};
 use serde::{Deserialize, Serialize};
 
-/// The slots of an update of the flat parameters: what the rule keeps before the update, what it is corrected by, and
-/// what it keeps after the update, between what all updates have.
+/// The slots of an update of the flat parameters: the rule's states before the update, its corrections, and its states
+/// after the update, among the slots that all updates have.
 macro_rules! update_slots {
     (pub mod $module:ident($op:ident: $Step:ident) {
         before { $($before:tt)* }
@@ -36,13 +36,13 @@ macro_rules! update_slots {
     };
 }
 
-/// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v
-/// = b2 v + (1-b2) g^2`, `p -= lr wd p` first where `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`.
-/// `hyper [2]` is learning rate, weight decay; where the step is clipped, a third value that gradients are multiplied
-/// by first. Segments that `options` exempts have no decay. Where bound: `update_max [segments]` is the largest
+/// Adam over the flat parameters. With `g` the gradient (plus `wd * p` unless `decoupled`): `m = b1 m + (1-b1) g`, `v =
+/// b2 v + (1-b2) g^2`, `p -= lr wd p` first if `decoupled`, then `p -= lr corr0 m / (sqrt(v) corr1 + eps)`. `hyper [2]`
+/// is learning rate, weight decay; if the step is clipped, a third value that gradients are multiplied by first.
+/// Segments that `options` exempts have no decay. If bound: `update_max [segments]` is the largest
 /// |change| and `grad_norm_seg [segments]` the norm of the (undecayed) gradient of each segment, `total_max` and
 /// `grad_norm` are those of `UpdateMetrics`, `shadow` is a copy of the parameters in the type that products read, and
-/// `scaler` is that of `ScaleUpdate`: gradients are multiplied by its third value, and where its fourth is 1 nothing
+/// `scaler` is that of `ScaleUpdate`: gradients are multiplied by its third value, and if its fourth is 1 nothing
 /// changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AdamStep {
@@ -106,7 +106,8 @@ impl Operation for AdamStep {
     }
 }
 
-/// The rule of [`AdamStep`]. `DECOUPLED`: whether weight decay shrinks the parameters apart from the gradient.
+/// The rule of [`AdamStep`]. `DECOUPLED`: whether weight decay is applied to the parameters directly and not through
+/// the gradient.
 pub struct AdamRule<const DECOUPLED: bool>;
 
 #[derive(Clone, Copy)]
@@ -114,9 +115,9 @@ pub struct AdamTerms<N> {
     betas: [N; 2],
     rests: [N; 2],
     eps: N,
-    /// Weight decay; times the learning rate where it is decoupled.
+    /// Weight decay; multiplied by the learning rate if it is decoupled.
     decay: N,
-    /// Learning rate over the first moment's correction.
+    /// Learning rate divided by the first moment's correction.
     rate: N,
     /// The second moment's correction of `sqrt(v)`.
     corr: N,
@@ -324,7 +325,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_optimizer_replaces_what_it_reads() {
+    fn an_optimizer_overwrites_the_vectors_that_it_reads() {
         for (table, update) in
             [(adam_step::SLOTS, ADAM_UPDATE), (sgd_step::SLOTS, sgd_update(true)), (lion_step::SLOTS, LION_UPDATE)]
         {

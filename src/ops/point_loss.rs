@@ -1,5 +1,5 @@
 //! Losses that are the mean of a function of each output and its target, with their gradients, and the accuracy of
-//! answers that are yes or no.
+//! yes-or-no answers.
 
 use super::Operation;
 use super::chunks::FLAT_CHUNK;
@@ -7,7 +7,7 @@ use super::geometry::Scalar;
 use super::operation::{dims, operation};
 use crate::model::losses::PointFn;
 
-/// Picoseconds that one element takes: its value, and its derivative.
+/// Picoseconds for one element: of its value, and of its derivative.
 const fn point_ps(func: PointFn) -> [usize; 2] {
     match func {
         PointFn::BinaryCrossEntropy => [400, 310],
@@ -15,7 +15,7 @@ const fn point_ps(func: PointFn) -> [usize; 2] {
     }
 }
 
-/// The name of an operation by its function, of binary cross entropy, of the absolute and of Huber's error.
+/// The name of an operation by its function: for binary cross entropy, the absolute error and Huber's error.
 const fn named(func: PointFn, [cross_entropy, l1, huber]: [&'static str; 3]) -> &'static str {
     match func {
         PointFn::BinaryCrossEntropy => cross_entropy,
@@ -24,14 +24,14 @@ const fn named(func: PointFn, [cross_entropy, l1, huber]: [&'static str; 3]) -> 
     }
 }
 
-/// Whether JSON leaves a number out.
+/// Whether JSON omits a number.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]
 fn is_zero(value: &Scalar) -> bool {
     value.get() == 0.0
 }
 
-/// Declares an operation on `len` outputs with their targets by a function. `delta` is that of the function, where it
-/// has one.
+/// Declares an operation on `len` outputs with their targets by a function. `delta` is the parameter of the function,
+/// if it has one.
 macro_rules! point_operation {
     (
         $(#[$doc:meta])*
@@ -84,7 +84,7 @@ point_operation! {
 }
 
 point_operation! {
-    /// `PointLoss`, `PointLossGrad` and, where bound, `BinaryAccuracy` in one pass.
+    /// `PointLoss`, `PointLossGrad` and, if bound, `BinaryAccuracy` in one pass.
     pub struct PointLossFused;
     slots point_loss_fused(op) {
         Y: in activation [op.len],
@@ -100,15 +100,15 @@ point_operation! {
         flops: 7 * op.len as u64,
         bytes_moved(elem): ((3 * op.len + 2) * elem) as u64,
         in_place: &[(point_loss_fused::Y, point_loss_fused::DY)],
-        // A sum of losses and a count of right answers for each chunk.
+        // A sum of losses and a count of correct answers for each chunk.
         scratch_floats: 2 * op.len.div_ceil(FLAT_CHUNK),
         work_ps: op.len * point_ps(op.func).iter().sum::<usize>(),
     }
 }
 
 operation! {
-    /// `accuracy [1]`: share of elements of `y` that are above 0 where `target` is above one half, and not above it
-    /// where it is not. A NaN is never right.
+    /// `accuracy [1]`: share of elements of `y` that are above 0 if `target` is above one half, and not above 0
+    /// otherwise. NaN is never correct.
     pub struct BinaryAccuracy { pub len: usize }
     slots binary_accuracy(op) { Y: in activation [op.len], TARGET: in activation [op.len], ACCURACY: out [1] }
     "binary_accuracy" => {

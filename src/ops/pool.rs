@@ -6,8 +6,8 @@ use super::operation::{dims, operation};
 use super::windows::{Windows, touched_bytes};
 
 operation! {
-    /// Maximum over windows (padding counts as minus infinity); `index` holds the position inside the window, row by
-    /// row: the first of equals, NaN wins. `u8` for windows up to 256, `u16` above.
+    /// Maximum over windows (padding counts as minus infinity); `index` contains the position inside the window, row by
+    /// row: the first of equal values; NaN is larger than any number. `u8` for windows up to 256, `u16` above.
     pub struct MaxPool { pub geometry: PoolGeometry }
     slots max_pool(op) {
         X: in activation [op.geometry.inputs()],
@@ -24,7 +24,7 @@ operation! {
 }
 
 operation! {
-    /// Gradient of the maximum pooling's input: each window's gradient goes to its maximum.
+    /// Gradient of the maximum pooling's input: each window's gradient is added to its maximum.
     pub struct MaxPoolBwd { pub geometry: PoolGeometry }
     slots max_pool_bwd(op) {
         DY: in activation [op.geometry.outputs()],
@@ -95,12 +95,13 @@ fn indexed_bytes(g: &PoolGeometry, elem: usize) -> u64 {
     (g.inputs() * elem + g.outputs() * (elem + g.index_bytes())) as u64
 }
 
-/// The bytes of an argument that a pooling must touch: of its input those that a window reaches.
+/// The bytes of an argument that a pooling must access: for its input, those that a window reaches.
 fn pooled_bytes(g: &PoolGeometry, is_input: bool, bytes: usize) -> u64 {
     if is_input { touched_bytes(bytes as u64, Windows::of_pool(g)) } else { bytes as u64 }
 }
 
-/// Picoseconds of a pooling: those given and 1,000 for each position of the window, for each output and 16 channels.
+/// Picoseconds of a pooling: the given ones plus 1,000 for each position of the window, for each output and 16
+/// channels.
 fn pool_ps(g: &PoolGeometry, output_ps: usize) -> usize {
     g.n * g.ho * g.wo * g.c.div_ceil(16) * (output_ps + g.size[0] * g.size[1] * 1_000)
 }

@@ -2,7 +2,7 @@
 
 use super::Operation;
 use super::geometry::{ConvGeometry, Epilogue, Trans};
-use super::operation::operation;
+use super::operation::{is_zero, operation};
 use super::slots::slots;
 use super::windows::{Windows, touched_bytes};
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,22 @@ pub struct Gemm {
     pub n: usize,
     pub k: usize,
     pub trans: Trans,
-    /// Adds to what `c` holds instead of overwriting it.
+    /// Adds to the previous value of `c` instead of overwriting it.
     pub accumulate: bool,
     pub epilogue: Epilogue,
+    /// Elements of all results of the launch that it shares with other products on purpose; zero where it has no such
+    /// company.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub together: usize,
+}
+
+impl Gemm {
+    /// A product that does nothing besides.
+    #[must_use]
+    pub const fn plain(m: usize, n: usize, k: usize, trans: Trans) -> Self {
+        let epilogue = Epilogue { bias: false, act: None, save_z: false, act_grad: None };
+        Self { m, n, k, trans, accumulate: false, epilogue, together: 0 }
+    }
 }
 
 /// A convolution of `x [n, h, w, c]` with a weight `[kh, kw, c / groups, f]`, and its epilogue.
@@ -40,7 +53,7 @@ pub struct Conv2dBwdW {
     pub accumulate: bool,
 }
 
-/// What the products share: the order of their slots, so that one piece of code finishes the results of all.
+/// The common interface of products: the order of their slots, so that the same code computes all epilogues.
 pub trait Product: Operation {
     /// Elements of the first factor, of the second, and of the result.
     fn lens(&self) -> [usize; 3];
@@ -48,15 +61,15 @@ pub trait Product: Operation {
     /// Elements of a bias.
     fn columns(&self) -> usize;
 
-    /// Whether the result is added to what is there.
+    /// Whether the result is added to the previous value.
     fn accumulates(&self) -> bool {
         false
     }
 }
 
 slots! {
-    /// The factors `a` and `b`, the result `c`, and what an epilogue reads and writes. `bias_half` is the bias in the
-    /// type of the factors, which libraries ask for.
+    /// The factors `a` and `b`, the result `c`, and the arguments of an epilogue. `bias_half` is the bias in the type
+    /// of the factors, which libraries require.
     pub mod product(op: impl Product) {
         A: in [op.lens()[0]],
         B: in [op.lens()[1]],
@@ -104,8 +117,8 @@ operation! {
     }
 }
 
-/// As `operation!`, with the answers that all convolutions share; before them, which of input, weight and output are
-/// the two factors and the result, the channels of the result, and whether it is added to what is there.
+/// Like `operation!`, with the properties that all convolutions share; before them, which of input, weight and output
+/// are the two factors and the result, the channels of the result, and whether it is added to the previous value.
 macro_rules! convolution {
     (
         $Op:ident: $name:literal, |$x:ident, $weight:ident, $y:ident| $lens:expr, |$op:ident| {
@@ -187,14 +200,14 @@ fn conv_least_flops(g: &ConvGeometry) -> u64 {
     (2 * g.n * g.f * (g.c / g.groups.max(1)) * rows * columns) as u64
 }
 
-/// Of the multiplications of a window of 3 by 3 that moves by one place, 4 in 9 are left where a library works on tiles
-/// (Lavin and Gray, "Fast algorithms for convolutional neural networks").
+/// A library that works on tiles needs only 4 of 9 multiplications of a 3 by 3 window with stride 1 (Lavin and Gray,
+/// "Fast algorithms for convolutional neural networks").
 fn conv_least_flops_with_tiles(g: &ConvGeometry) -> u64 {
     let has_tiles = (g.kernel, g.stride, g.dilation) == ([3; 2], [1; 2], [1; 2]);
     if has_tiles { conv_least_flops(g) * 4 / 9 } else { conv_least_flops(g) }
 }
 
-/// The bytes of an argument that a convolution must touch, of which only the first is an image with places that no
+/// The bytes of an argument that a convolution must access; only the first argument is an image with elements that no
 /// window may reach.
 fn conv_input_bytes(g: &ConvGeometry, slot: usize, all: u64) -> u64 {
     if slot == product::A { touched_bytes(all, Windows::of_conv(g)) } else { all }
@@ -206,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_product_moves_its_factors_and_its_result() {
-        let gemm = Gemm { m: 2, n: 3, k: 5, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
+        let gemm = Gemm::plain(2, 3, 5, Trans::Nn);
         assert_eq!(gemm.bytes_moved(4), 4 * (10 + 15 + 6));
         assert_eq!(gemm.flops(), 60);
         let epilogue = Epilogue { bias: true, save_z: true, ..Epilogue::default() };

@@ -8,9 +8,9 @@ use super::slots::slots;
 use crate::model::{Schedule, ScheduleKind};
 use serde::{Deserialize, Serialize};
 
-/// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` whose
-/// sum that is. The parts that are summed depend on the vector alone, not on the number of threads. Where `scaler` is
-/// bound, it is that of `ScaleUpdate`, and gradients are multiplied by its third value.
+/// `grad_norm_seg [segments]`: the norm of each segment of the flat gradient, divided by the number of `batches` that
+/// the gradient sums. The order of summation depends only on the vector and not on the number of threads. If `scaler`
+/// is bound, it is that of `ScaleUpdate`, and gradients are multiplied by its third value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GradNorms {
     pub len: usize,
@@ -42,22 +42,22 @@ operation! {
         dims: format!("len={} segments={}", op.len, op.segments.len()),
         flops: 2 * op.len as u64,
         bytes_moved(elem): ((op.len + op.segments.len()) * elem) as u64,
-        // No more of the flat vector than its segments.
+        // Only the segments of the flat vector are read.
         least_bytes(_slot, len, elem): {
             let held = if len == op.len { op.segments.iter().map(|s| s.len).sum::<usize>().min(len) } else { len };
             (held * elem) as u64
         },
-        // A norm for each piece that a chunk has of a segment.
+        // A norm for each piece of a segment in a chunk.
         scratch_floats: op.segments.len() + op.len.div_ceil(FLAT_CHUNK),
     }
 }
 
 operation! {
     /// `rates [2] = rate of this step, weight decay`, from `hyper [2]`, the base rate and the decay, by a schedule over
-    /// the step of `counter` and the `steps` of the run. Where `clip_norm` is not zero, a third value is what gradients
-    /// are multiplied by: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments, 0 where there is none; NaN
-    /// where that is NaN. Where the gradient is the sum of several `batches`, that value is there in any case and
-    /// divided by their number.
+    /// the step of `counter` and the `steps` of the run. If `clip_norm` is not zero, a third value is the factor of
+    /// gradients: `min(1, clip_norm / (norm + 1e-6))` with the norm of all segments, which is 0 if there are none; NaN
+    /// if the norm is NaN. If the gradient is the sum of several `batches`, that value always exists and is divided by
+    /// their number.
     pub struct UpdateRates {
         pub schedule: ScheduleKind,
         pub warmup: usize,

@@ -33,8 +33,8 @@ slots! {
     }
 }
 
-/// The answers of one way over the positions: its slots and name, the arguments that may share memory, and what the
-/// functions of a gate take, in FLOPs and picoseconds.
+/// The properties of one direction over the positions: its slots and name, the arguments that may share memory, and the
+/// cost of the functions of a gate, in FLOPs and picoseconds.
 macro_rules! walk {
     ($Walk:ident: $slots:ident, $name:ident, [$read:ident, $written:ident], $flops:literal, $gate_ps:ident) => {
         operation! {
@@ -55,9 +55,9 @@ macro_rules! walk {
 
 walk!(Recurrence: recurrence, name, [X, GATES], 4, GATE_PS);
 
-/// The derivative of [`Recurrence`]: the gradient `dx` of the input part, which may be in place of the gates, and
-/// where it differs from that the gradient `dhidden` of the state's product and bias. `dy` is the gradient of the
-/// layer's output, in whose rows a direction has its half where there are two.
+/// The derivative of [`Recurrence`]: the gradient `dx` of the input part, which may share the memory of the gates, and,
+/// if it differs, the gradient `dhidden` of the state's product and bias. `dy` is the gradient of the layer's output;
+/// if there are two directions, each has half of every row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RecurrenceBwd {
     pub geometry: RecurrenceGeometry,
@@ -91,7 +91,7 @@ fn least_flops(g: &RecurrenceGeometry) -> u64 {
     (g.product_flops() + g.rows() * g.wide()) as u64
 }
 
-/// The bytes of all arguments that are needed, each touched once.
+/// The bytes of all required arguments, each accessed once.
 fn bytes(op: &dyn Operation, elem: usize) -> u64 {
     let needed = (0..op.slots().len()).filter(|&slot| op.is_needed(slot));
     (needed.filter_map(|slot| op.extent(slot)).sum::<usize>() * elem) as u64

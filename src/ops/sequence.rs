@@ -1,24 +1,36 @@
-//! Sequences: rows of a table by token, fixed positions, and one position of many.
+//! Sequences: rows of a table by token, fixed positions, and the selection of one position.
 
 use super::Operation;
-use super::operation::{dims, operation};
+use super::operation::{dims, is_zero, operation};
 
 /// Bytes of a token.
 const TOKEN_BYTES: usize = size_of::<i32>();
 
 operation! {
     /// `y [rows, units]`: the row of `weight [vocab, units]` that each of `tokens [rows]` names. A token that names
-    /// none gives a row of NaN.
-    pub struct Embedding { pub rows: usize, pub vocab: usize, pub units: usize }
+    /// none gives a row of NaN. Where there are `positions`, which only plans for GPUs have, the row of
+    /// `position [positions, units]` is added that the place of the token in its sample names.
+    pub struct Embedding {
+        pub rows: usize,
+        pub vocab: usize,
+        pub units: usize,
+        #[serde(default, skip_serializing_if = "is_zero")]
+        pub positions: usize,
+    }
     slots embedding(op) {
         TOKENS: in [op.rows],
         WEIGHT: in [op.vocab * op.units],
         Y: out activation [op.rows * op.units],
+        POSITION: in [op.positions * op.units] if op.positions > 0,
     }
     "embedding" => {
         dims: dims!(op: rows vocab units),
-        flops: 0,
-        bytes_moved(elem): (op.rows * (2 * op.units * elem + TOKEN_BYTES)) as u64,
+        flops: (op.rows * op.units * usize::from(op.positions > 0)) as u64,
+        is_for_gpus: op.positions > 0,
+        bytes_moved(elem): {
+            let positions = op.positions * op.units * elem;
+            (op.rows * (2 * op.units * elem + TOKEN_BYTES) + positions) as u64
+        },
         least_bytes(slot, len, elem): {
             let touched = if slot == embedding::WEIGHT { len.min(op.rows * op.units) } else { len };
             (touched * elem) as u64
@@ -27,8 +39,8 @@ operation! {
 }
 
 operation! {
-    /// Gradient of the table: `dweight [vocab, units]` is the sum of the rows of `dy [rows, units]` whose token names
-    /// the row, in the order of the tokens. Tokens that name none are left out.
+    /// Gradient of the table: `dweight [vocab, units]` is the sum of the rows of `dy [rows, units]` whose token selects
+    /// the row, in the order of the tokens. Invalid tokens are left out.
     pub struct EmbeddingBwd { pub rows: usize, pub vocab: usize, pub units: usize, pub accumulate: bool }
     slots embedding_bwd(op) {
         TOKENS: in [op.rows],
@@ -83,7 +95,7 @@ operation! {
 }
 
 operation! {
-    /// Gradient of the input of [`Take`]: `dy` at the position that was taken, zero at the others.
+    /// Gradient of the input of [`Take`]: `dy` at the selected position, zero at the others.
     pub struct TakeBwd { pub n: usize, pub positions: usize, pub cols: usize, pub at: usize }
     slots take_bwd(op) { DY: in activation [op.n * op.cols], DX: out activation [op.n * op.positions * op.cols] }
     "take_bwd" => {

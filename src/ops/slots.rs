@@ -1,5 +1,5 @@
-//! Tables of slots: what the arguments of an operation are called, in which order kernels see their pointers, whether
-//! they are read or written, how many elements they hold, and which of them must be bound.
+//! Tables of slots: the names of an operation's arguments, the order in which kernels see their pointers, whether they
+//! are read or written, how many elements they hold, and which of them must be bound.
 
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ impl Dir {
         matches!(self, Self::Out | Self::InOut)
     }
 
-    /// Whether a slot of this direction is among those that are asked for: what is read and written is both an input
+    /// Whether a slot of this direction is among the requested ones: a slot that is read and written is both an input
     /// and an output.
     #[must_use]
     pub fn is_among(self, wanted: Self) -> bool {
@@ -39,7 +39,7 @@ impl Dir {
 pub struct Slot {
     pub name: &'static str,
     pub dir: Dir,
-    /// Whether it holds activations or their gradients; a product decides for itself (see
+    /// Whether it holds activations or their gradients; for products this depends on the operation (see
     /// [`Operation::is_activation`](super::Operation::is_activation)).
     pub activation: bool,
 }
@@ -58,13 +58,14 @@ pub struct Slot {
 /// ```
 ///
 /// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
-/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and when it must
-/// be bound, which is always where nothing is said. `*_prev` is the value before an update or accumulation: where
-/// both are bound, it is at the address of the output. A `ticket` is a counter of finished blocks that a kernel finds
-/// at zero and leaves at zero; only executors whose kernels need one bind it. `scratch` memory is as large as the
-/// kernel asks for, and its contents are undefined before and after.
+/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and a condition
+/// under which it must be bound; without a condition it must always be bound. `*_prev` is the value before an update or
+/// accumulation: if both are bound, it has the address of the output. A `ticket` is a counter of finished blocks that
+/// is zero before and after a kernel; only executors whose kernels need one bind it. `scratch` memory has the size that
+/// the kernel requests, and its contents are undefined before and after.
 ///
-/// The module holds a constant for each slot, the table itself, and the two functions that `table!` hands to the trait.
+/// The module contains a constant for each slot, the table itself, and the two functions that `table!` uses for the
+/// trait.
 macro_rules! slots {
     ($(#[$doc:meta])* pub mod $module:ident($op:ident: $ty:ty) {
         $($slot:ident: $dir:ident $($holds:ident)? $([$extent:expr])? $(if $needed:expr)?),+ $(,)?
@@ -131,7 +132,7 @@ macro_rules! slots {
 }
 pub(crate) use slots;
 
-/// Answers what [`Operation`](super::Operation) asks about slots from a table that `slots!` declared.
+/// Implements the slot methods of [`Operation`](super::Operation) with a table declared by `slots!`.
 macro_rules! table {
     ($module:ident) => {
         fn slots(&self) -> &'static [crate::ops::Slot] {

@@ -10,7 +10,7 @@ use crate::model::Activation;
 const LABEL_BYTES: usize = size_of::<i32>();
 
 operation! {
-    /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may be in place on the
+    /// Row-wise softmax and cross entropy: `row_loss [rows]` and `probs [rows, classes]` (may share the memory of the
     /// logits).
     pub struct SoftmaxCe { pub rows: usize, pub classes: usize, pub smoothing: Scalar }
     slots softmax_ce(op) {
@@ -46,13 +46,14 @@ operation! {
 }
 
 operation! {
-    /// Softmax, the mean of the rows' losses, the accuracy and the gradient in one pass: `loss [1]`, `accuracy [1]`
-    /// (where bound) and `dlogits` in place on the logits (where bound).
+    /// Softmax, the mean of the rows' losses, the accuracy and the gradient in one pass: `loss [1]`, `accuracy [1]` (if
+    /// bound) and `dlogits` in place on the logits (if bound).
     pub struct SoftmaxCeFused {
         pub rows: usize,
         pub classes: usize,
         pub smoothing: Scalar,
-        /// How many parts of as many rows a batch has: `dlogits` is divided by the rows of all of them.
+        /// The number of parts with equal numbers of rows that a batch is divided into: `dlogits` is divided by the
+        /// rows of all parts.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         pub parts: usize,
     }
@@ -80,12 +81,12 @@ operation! {
 }
 
 operation! {
-    /// A last dense layer of few classes with its loss, up to the gradient of its input, a row at a time. The scores
-    /// are the product of `a [rows, features]` and `b [features, classes]`, with `bias` where bound; `row_loss [rows]`
-    /// and `row_right [rows]` (1 where the largest score is at the label); `dlogits`, as `SoftmaxCeGrad` has it, and
-    /// `dx [rows, features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`, which is
-    /// `a` itself where `saved_is_input`, over `1 - dropout`: `a` may have gone through ReLU and then dropout at that
-    /// rate, and is zero where either made it so.
+    /// A last dense layer of few classes with its loss, up to the gradient of its input, row by row. The scores are the
+    /// product of `a [rows, features]` and `b [features, classes]`, with `bias` if bound; `row_loss [rows]` and
+    /// `row_right [rows]` (1 if the largest score is at the label); `dlogits` as in `SoftmaxCeGrad`, and `dx [rows,
+    /// features]`, its product with `b` transposed, times the derivative of `act_grad` at `saved`, which is `a` itself
+    /// if `saved_is_input`, divided by `1 - dropout`: `a` may be the output of ReLU followed by dropout at that rate,
+    /// and is zero if either set it to zero.
     pub struct DenseCe {
         pub rows: usize,
         pub features: usize,

@@ -1,4 +1,4 @@
-//! What operations answer about themselves, held against numbers that were written down.
+//! Compares the properties of operations with numbers that were written down.
 
 use super::{Dir, OpKind, header};
 use crate::tensor::Fnv;
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Everything that an operation answers, as text.
+/// All properties of an operation, as text.
 fn facts(kind: &OpKind) -> String {
     let numbers = [kind.flops(), kind.least_flops(), kind.least_flops_with_tiles(), kind.work_ns()];
     let bytes = [2, 4, 8].map(|elem| kind.bytes_moved(elem));
@@ -25,10 +25,10 @@ fn facts(kind: &OpKind) -> String {
     out
 }
 
-/// Each line of `tests/data/operations.txt` is the checksum of what an operation answers, and the operation. Where an
-/// answer is meant to change, this prints the lines as they are to be.
+/// Each line of `tests/data/operations.txt` is the checksum of an operation's properties, and the operation. If a
+/// change is intended, copy the lines that this prints.
 #[test]
-fn operations_answer_as_written_down() {
+fn the_properties_of_operations_equal_the_stored_ones() {
     let text = std::fs::read_to_string(root().join("tests/data/operations.txt")).unwrap();
     let mut lines = String::new();
     for line in text.lines() {
@@ -43,7 +43,7 @@ fn operations_answer_as_written_down() {
 }
 
 #[test]
-fn tables_have_one_line_a_slot_and_know_every_operation() {
+fn slot_tables_have_one_line_for_each_slot_and_include_every_operation() {
     let text = std::fs::read_to_string(root().join("tests/data/operations.txt")).unwrap();
     let kinds = text.lines().map(|line| serde_json::from_str::<OpKind>(line.split_once(' ').unwrap().1).unwrap());
     let known = |kind: &OpKind| super::TABLES.iter().any(|(_, table)| *table == kind.slots());

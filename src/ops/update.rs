@@ -1,5 +1,5 @@
-//! What all optimizers have in common: where they find what they update, and the formula of their rule, which is
-//! written once for every kind of number.
+//! The common part of all optimizers: the slots of what they update, and the formula of their rule, which is written
+//! once for every kind of number.
 
 use super::chunks::FLAT_CHUNK;
 use super::geometry::Segment;
@@ -9,47 +9,47 @@ use std::ops::{Add, Div, Mul, Sub};
 /// A vector that an update replaces: the slot of its value before the update, and of the one after it.
 pub type UpdatedSlots = [usize; 2];
 
-/// Where an optimizer finds what it updates. Passes that cut, join or move updates read this, whatever the rule of the
-/// optimizer.
+/// The slots that an optimizer updates. Passes that split, fuse or move updates use this, independently of the
+/// optimizer's rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpdateSlots {
     pub param: UpdatedSlots,
-    /// The vectors of as many elements as the parameters that the rule keeps from step to step, in its own order.
+    /// The state vectors of the rule, each as long as the parameters, in the rule's order.
     pub states: &'static [UpdatedSlots],
     /// Learning rate and weight decay.
     pub hyper: usize,
-    /// Corrections of the states, where the rule has any.
+    /// Corrections of the states, if the rule has any.
     pub corr: Option<usize>,
     /// The copy of the parameters in the type that products read.
     pub shadow: usize,
 }
 
-/// What an update of the flat parameters does besides its rule.
+/// Options of an update of the flat parameters in addition to its rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepOptions {
     /// Whether `hyper` has a third value that gradients are multiplied by.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clipped: bool,
-    /// The segments, by number, whose parameters do not decay.
+    /// The segments, by number, whose parameters have no weight decay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<usize>,
 }
 
 impl StepOptions {
-    /// Whether it does nothing besides its rule.
+    /// Whether all options have their defaults.
     #[must_use]
     pub fn is_usual(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Elements of `hyper`: the rate, the decay, and what gradients are multiplied by.
+    /// Elements of `hyper`: the rate, the decay, and the factor of gradients.
     #[must_use]
     pub const fn rates(&self) -> usize {
         if self.clipped { 3 } else { 2 }
     }
 }
 
-/// An update of the flat parameters, whatever its rule. Elements outside the segments are not changed.
+/// An update of the flat parameters by any rule. Elements outside the segments are not changed.
 #[derive(Clone, Copy, Debug)]
 pub struct FlatUpdate<'a> {
     /// Elements of the flat vectors.
@@ -64,7 +64,7 @@ pub struct FlatUpdate<'a> {
 }
 
 impl FlatUpdate<'_> {
-    /// The bytes that it must touch of an argument of `len` elements: of a flat vector no more than its segments.
+    /// The bytes that it must access of an argument of `len` elements: for a flat vector only its segments.
     #[must_use]
     pub fn segment_bytes(&self, len: usize, elem: usize) -> u64 {
         let all = (len * elem) as u64;
@@ -78,7 +78,7 @@ impl FlatUpdate<'_> {
         2 * (self.segments.len() + self.len.div_ceil(FLAT_CHUNK))
     }
 
-    /// The bytes of all vectors, of rates and corrections, and of the metrics, once each.
+    /// The bytes of all vectors, of rates and corrections, and of the metrics, each counted once.
     #[must_use]
     pub fn bytes_moved(&self, elem: usize) -> u64 {
         let vectors = 3 + 2 * self.slots.states.len();
@@ -87,8 +87,8 @@ impl FlatUpdate<'_> {
     }
 }
 
-/// Answers what [`Operation`](super::Operation) asks of an update of the flat parameters: from its table of slots, and
-/// from the [`UpdateSlots`] that the expression gives.
+/// Implements the methods of [`Operation`](super::Operation) for an update of the flat parameters: with its table of
+/// slots, and with the [`UpdateSlots`] that the expression returns.
 macro_rules! flat_update {
     ($table:ident, |$op:ident| $slots:expr) => {
         crate::ops::slots::table!($table);
@@ -130,7 +130,7 @@ macro_rules! flat_update {
 }
 pub(super) use flat_update;
 
-/// The name of a rule with its constants, as a kernel that is compiled for it takes them: numbers, then flags.
+/// The name of a rule with its constants, as template arguments of a kernel: numbers, then flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleText {
     pub name: &'static str,
@@ -138,47 +138,47 @@ pub struct RuleText {
     pub flags: Vec<bool>,
 }
 
-/// The vectors that a rule keeps, at most.
+/// The largest number of state vectors of a rule.
 pub const MOST_STATES: usize = 2;
 
-/// What the formula of a rule is computed with: one number of any precision, a number with a bound for its error, or
-/// several numbers at once.
+/// The type that the formula of a rule is computed with: one number of any precision, a number with a bound for its
+/// error, or several numbers at once.
 pub trait Number:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + 'static
 {
-    /// The nearest number of this kind.
+    /// The nearest number of this type.
     fn constant(value: f64) -> Self;
 
     /// The square root.
     fn root(self) -> Self;
 
-    /// `self * x * x`. Plain loops multiply from left to right; kernels that work on several numbers at once square
+    /// `self * x * x`. Plain loops multiply from left to right; kernels that process several numbers at once square
     /// first.
     fn times_square(self, x: Self) -> Self;
 
-    /// -1 below zero, 1 above it, and the number itself where it is neither: zero, and NaN.
+    /// -1 below zero, 1 above it, otherwise the number itself (zero or NaN).
     fn sign(self) -> Self;
 }
 
-/// What changes from step to step.
+/// The values that change from step to step.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates<N> {
     /// The learning rate.
     pub lr: N,
     /// The weight decay.
     pub wd: N,
-    /// The corrections of the states; zero where the rule has none.
+    /// The corrections of the states; zero if the rule has none.
     pub corr: [N; 2],
 }
 
-/// The formula by which an optimizer updates one parameter. The plain loops, the loops that bound rounding errors, and
-/// the CPU's fast kernel all compute this.
+/// The formula by which an optimizer updates one parameter. The plain loops, the loops that compute bounds for rounding
+/// errors, and the CPU's fast kernel all use it.
 pub trait Rule: 'static {
     /// The operation that updates the flat parameters by this rule.
     type Step;
-    /// What the formula needs besides the parameter, the same for all elements.
+    /// Values of the formula that are the same for all elements.
     type Terms<N: Number>: Copy;
-    /// The vectors that it keeps.
+    /// The number of its state vectors.
     const STATES: usize;
 
     fn terms<N: Number>(step: &Self::Step, rates: Rates<N>) -> Self::Terms<N>;

@@ -1,4 +1,4 @@
-//! What windows over an image touch: places in the padding are neither read nor multiplied.
+//! Which elements of an image its windows access: elements in the padding are neither read nor multiplied.
 
 use super::{ConvGeometry, PoolGeometry};
 
@@ -24,7 +24,7 @@ impl Windows {
         windows([g.h, g.w], [g.ho, g.wo], |i| [g.size[i], g.stride[i], g.padding[i], 1])
     }
 
-    /// The place inside of the image that a tap of a window is at; `None` in the padding.
+    /// The index in the image for a tap of a window; `None` in the padding.
     fn at(&self, window: usize, tap: usize) -> Option<usize> {
         (window * self.stride + tap * self.dilation).checked_sub(self.padding).filter(|at| *at < self.size)
     }
@@ -34,12 +34,12 @@ impl Windows {
         (0..own.windows).flat_map(move |window| (0..own.taps).filter_map(move |tap| own.at(window, tap)))
     }
 
-    /// Taps of all windows that are inside of the image.
+    /// The number of taps of all windows that are inside the image.
     pub(super) fn taps(&self) -> usize {
         self.all().count()
     }
 
-    /// Places that some window touches, of how many.
+    /// The number of elements that some window accesses, and their total number.
     fn touched(&self) -> (usize, usize) {
         let mut places = vec![false; self.size];
         self.all().for_each(|at| places[at] = true);
@@ -47,7 +47,7 @@ impl Windows {
     }
 }
 
-/// The windows along both axes of an image; `along` gives taps, stride, padding and dilation of an axis.
+/// The windows along both axes of an image; `along` returns taps, stride, padding and dilation of an axis.
 fn windows(sizes: [usize; 2], counts: [usize; 2], along: impl Fn(usize) -> [usize; 4]) -> [Windows; 2] {
     [0, 1].map(|axis| {
         let [taps, stride, padding, dilation] = along(axis);
@@ -55,12 +55,12 @@ fn windows(sizes: [usize; 2], counts: [usize; 2], along: impl Fn(usize) -> [usiz
     })
 }
 
-/// The part of an image's bytes that windows touch.
+/// The share of an image's bytes that windows access.
 pub(super) fn touched_bytes(all: u64, axes: [Windows; 2]) -> u64 {
     all.min(share(all, axes.map(|w| w.touched())))
 }
 
-/// So many of the places along each axis, as a part of all bytes.
+/// The accessed elements along each axis, as a share of all bytes.
 fn share(all: u64, axes: [(usize, usize); 2]) -> u64 {
     axes.iter().fold(all, |bytes, (some, of)| bytes * *some as u64 / (*of).max(1) as u64)
 }
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_no_arithmetic_and_skipped_places_are_not_read() {
+    fn padding_needs_no_arithmetic_and_skipped_elements_are_not_read() {
         let flops_of = |geometry| Conv2d { geometry, epilogue: Epilogue::default() }.least_flops();
         // Along an axis of eight places a window of three with a padding of one has 24 taps, two of them outside.
         assert_eq!(flops_of(conv(3, 1, 1)), 2 * 2 * 3 * 4 * 22 * 22);

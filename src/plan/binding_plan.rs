@@ -1,4 +1,4 @@
-//! The contract for running a step: every buffer with its role, life and place.
+//! The plan for running a step: every buffer with its role, live range and place.
 
 use super::arena::{self, Item, Problem, Report};
 use super::{ALIGN, StateKey};
@@ -15,7 +15,7 @@ position_id! {
     BufferId
 }
 
-/// A stretch of memory with one owner at a time.
+/// A range of memory with one owner at a time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
     pub name: String,
@@ -28,13 +28,13 @@ pub struct Buffer {
     pub offset: u64,
     /// First operation that writes or reads it, and one past the last; the whole step for what survives it.
     pub live: [usize; 2],
-    /// True where it is there before the step or is read after it.
+    /// True if it exists before the step or is read after it.
     pub persistent: bool,
-    /// What it is by name among all that survives the steps of the network; nothing where it is this step's alone.
+    /// Its key among everything that survives the steps of the network; `None` if it belongs only to this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<StateKey>,
     pub layer: Option<LayerId>,
-    /// The values that are in it, the first of which names it.
+    /// The values in it, the first of which names it.
     pub values: Vec<LValueId>,
     /// The parameters or their gradients or moments, for a flat vector.
     pub parts: Vec<Part>,
@@ -69,12 +69,12 @@ pub struct Place {
 pub struct Constant {
     pub op: usize,
     pub name: String,
-    /// The frozen value, or the buffer it is read from.
+    /// The frozen value, or the buffer that it is read from.
     pub value: String,
     pub live: bool,
 }
 
-/// Whether an operation's input holds a live constant, which is read from memory at every replay.
+/// Whether an operation's input contains a live constant, which is read from memory at every replay.
 #[must_use]
 pub fn is_live(slot: &str) -> bool {
     matches!(slot, "hyper" | "corr" | "counter" | "counter_prev" | "steps")
@@ -83,22 +83,22 @@ pub fn is_live(slot: &str) -> bool {
 /// A program with every value in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BindingPlan {
-    /// The selected program, with what runs in place marked as aliases.
+    /// The selected program, with values that are updated in place marked as aliases.
     pub program: Program,
     pub buffers: Vec<Buffer>,
-    /// The place of every value, by [`LValueId`]; `None` for values that fusion made superfluous.
+    /// The place of every value, by [`LValueId`]; `None` for values that fusion has removed.
     pub places: Vec<Option<Place>>,
     /// The scratch buffer of every operation that has one.
     pub workspaces: Vec<Option<BufferId>>,
-    /// The group of each operation, where members of one may run at the same time; empty where every operation runs by
-    /// itself.
+    /// The group of each operation, if members of a group may run at the same time; empty if every operation runs
+    /// alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
-    /// Bytes of what survives the step; it comes first.
+    /// The size of what survives the step, in bytes; it is stored first.
     pub persistent_bytes: u64,
     /// Bytes of the whole arena.
     pub arena_bytes: u64,
-    /// The largest sum of live bytes: no placement takes less.
+    /// The largest sum of live bytes: no placement is smaller.
     pub lower_bound_bytes: u64,
     /// The sum of all buffers.
     pub unshared_bytes: u64,
@@ -110,7 +110,7 @@ pub struct BindingPlan {
 pub const EXTERNAL: u64 = 1 << 48;
 
 impl Buffer {
-    /// True where the memory belongs to another plan: an evaluation's parameters are those of the training step.
+    /// True if the memory belongs to another plan: an evaluation's parameters are those of the training step.
     #[must_use]
     pub const fn is_external(&self) -> bool {
         self.offset >= EXTERNAL
@@ -118,13 +118,13 @@ impl Buffer {
 }
 
 impl BindingPlan {
-    /// The place of a value, where it has one.
+    /// The place of a value, if it has one.
     #[must_use]
     pub fn place(&self, id: LValueId) -> Option<Place> {
         self.places[id.0 as usize]
     }
 
-    /// The place of the argument in a slot of an operation, scratch memory included; `None` where the slot is unused.
+    /// The place of the argument in a slot of an operation, including scratch memory; `None` if the slot is unused.
     #[must_use]
     pub fn argument(&self, op: usize, slot: usize) -> Option<Place> {
         let operation = &self.program.ops[op];
@@ -139,7 +139,7 @@ impl BindingPlan {
         &self.buffers[id.0 as usize]
     }
 
-    /// The buffer of a value, and which of its parts the value is; no parts where it is the whole buffer.
+    /// The buffer of a value, and which of its parts the value is; no parts if it is the whole buffer.
     #[must_use]
     pub fn parts_of(&self, value: LValueId) -> Option<(BufferId, Range<usize>)> {
         let place = self.place(value)?;
@@ -164,7 +164,7 @@ impl BindingPlan {
         ops.iter().copied().filter(binds).collect()
     }
 
-    /// The arena's height over its lower bound.
+    /// The arena's height divided by its lower bound.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         if self.lower_bound_bytes == 0 { 1.0 } else { self.arena_bytes as f64 / self.lower_bound_bytes as f64 }
@@ -219,8 +219,8 @@ impl BindingPlan {
     }
 }
 
-/// The scalars frozen into an operation: its fields that are neither sizes nor lists, and how many parameters do
-/// not decay, where there are such.
+/// The scalars frozen into an operation: its fields that are neither sizes nor lists, and the number of parameters
+/// without weight decay, if there are any.
 fn frozen(op: &Op) -> Vec<(String, String)> {
     let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(&op.kind) else { return Vec::new() };
     let scalar = |v: &serde_json::Value| v.is_f64() || v.is_boolean() || v.is_string();

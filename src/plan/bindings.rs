@@ -1,4 +1,4 @@
-//! Binds a selection: which values share memory, how long everything lives, and where it is stored.
+//! Binds a selection: which values share memory, the live range of each value, and where it is stored.
 
 use super::arena::{self, Budget, Item, Problem, Report};
 use super::inplace::{alias_in_place, roots};
@@ -23,7 +23,7 @@ pub enum PlanError {
     TooLarge { limit: u64 },
 }
 
-/// More than this many bytes are a mistake, not a plan.
+/// More bytes than this are considered a mistake.
 const MAX_BYTES: u64 = 1 << 46;
 
 struct Binder {
@@ -34,11 +34,11 @@ struct Binder {
     workspaces: Vec<Option<BufferId>>,
 }
 
-/// Binds a selection: decides what runs in place, how long everything lives, and where it is stored; the result is
+/// Binds a selection: decides what runs in place, the live range of each value, and where it is stored; the result is
 /// checked by the referees.
 ///
 /// # Errors
-/// Where the program is too large to place, or a referee rejects the result (which would be a defect of this program).
+/// If the program is too large to place, or a referee rejects the result (which would be a defect of this program).
 pub fn bind(selection: &Selection, budget: Budget) -> Result<BindingPlan, PlanError> {
     let mut program = selection.program.clone();
     alias_in_place(&mut program, &selection.groups);
@@ -122,7 +122,7 @@ impl Binder {
         self.make_parts();
     }
 
-    /// Numbers the keys of buffers that are called the same, like counters of several operations of one kind.
+    /// Numbers the keys of buffers with the same name, such as the counters of several operations of one kind.
     fn tell_keys_apart(&mut self) {
         let mut seen = std::collections::HashMap::new();
         for key in self.buffers.iter_mut().filter_map(|b| b.key.as_mut()) {
@@ -206,7 +206,7 @@ impl Binder {
         }
     }
 
-    /// What is touched by a member of a group is in use while any member runs.
+    /// A buffer that a member of a group accesses is in use while any member runs.
     fn widen(&mut self, groups: &[u32]) {
         if groups.is_empty() {
             return;
@@ -218,7 +218,7 @@ impl Binder {
         }
     }
 
-    /// Persistent buffers one after the other, the rest by the arena's planners behind them.
+    /// Persistent buffers one after the other, followed by those that the arena's planners place.
     fn place(&mut self, budget: Budget) -> Result<(Report, u64), PlanError> {
         let total = self.buffers.iter().try_fold(0u64, |sum, b| sum.checked_add(b.bytes));
         if total.is_none_or(|t| t > MAX_BYTES) {
@@ -227,7 +227,7 @@ impl Binder {
         let (mut persistent, mut external) = (0, EXTERNAL);
         let is_training = self.program.mode == Mode::Train;
         for buffer in self.buffers.iter_mut().filter(|b| b.persistent) {
-            // What an evaluation has a key of belongs to the training step.
+            // Buffers of an evaluation that have a key belong to the training step.
             let is_own = is_training || buffer.key.is_none();
             let next = if is_own { &mut persistent } else { &mut external };
             buffer.offset = *next;

@@ -1,4 +1,4 @@
-//! The plan as the field writes it: a table of buffers per layer, and those of the loss.
+//! The plan as a table, as usual in the field: the buffers of each layer, and those of the loss.
 
 use super::binding_plan::{BindingPlan, BufferId};
 use crate::ir::{Phase, Role};
@@ -32,7 +32,7 @@ pub struct PerLayerBufs {
     pub pass: u32,
     /// The output.
     pub y: Option<TensorRef>,
-    /// The value before the activation, where it is kept.
+    /// The value before the activation, if it is kept.
     pub z: Option<TensorRef>,
     /// Gradients of the input, the weight and the bias.
     #[serde(rename = "gA")]
@@ -61,7 +61,7 @@ pub struct CapturePlan {
     pub loss: LossBufs,
     /// The first input.
     pub x: Option<TensorRef>,
-    /// The other inputs of a network that has several.
+    /// The other inputs, if the network has several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub more: Vec<TensorRef>,
     pub y: Option<TensorRef>,
@@ -74,7 +74,7 @@ impl CapturePlan {
         let tensors = Tensors::new(plan);
         let forward = plan.program.ops.iter().filter(|o| o.phase == Phase::Forward);
         let mut keys: Vec<(LayerId, u32)> = forward.filter_map(|op| Some((op.layer?, op.pass))).collect();
-        // Layers without operations of their own, such as flatten and fused activations, have a row too.
+        // Layers without operations, such as flatten and fused activations, have a row too.
         let mut has_row = vec![false; model.layers.len()];
         keys.iter().for_each(|(layer, _)| has_row[layer.0 as usize] = true);
         let is_run = model.run_layers();
@@ -92,14 +92,14 @@ impl CapturePlan {
     }
 }
 
-/// What is looked up for every layer.
+/// Maps that are used for every layer.
 struct Tensors<'p> {
     plan: &'p BindingPlan,
     /// The first value of each name.
     by_name: HashMap<&'p str, LValueId>,
     /// Whether an operation has the value as an argument, or it is an input.
     is_used: Vec<bool>,
-    /// The largest scratch memory among the operations of each application of a layer, the last of equals.
+    /// The largest scratch memory among the operations of each application of a layer; the last one of several equals.
     work: HashMap<(LayerId, u32), BufferId>,
 }
 

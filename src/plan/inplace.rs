@@ -1,4 +1,4 @@
-//! Which operations may write over what they read.
+//! Which operations may overwrite their inputs.
 
 use crate::lower::{Alias, LValueId, Program};
 
@@ -7,8 +7,8 @@ pub(super) fn roots(program: &Program) -> Vec<(LValueId, usize)> {
     (0..program.values.len() as u32).map(|i| program.root(LValueId(i))).collect()
 }
 
-/// Marks values as aliases of what they may overwrite: where no later operation reads the input's memory, it is not
-/// kept after the step, and is exactly as large as the output. Members of one of `groups` may run at the same time, so
+/// Marks values as aliases of values that they may overwrite: if no later operation reads the input's memory, it is not
+/// kept after the step, and it has the same size as the output. Members of one of `groups` may run at the same time, so
 /// that none may overwrite what another reads.
 pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
     let mut root: Vec<LValueId> = roots(program).into_iter().map(|(r, _)| r).collect();
@@ -31,7 +31,7 @@ pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
             let (into, out) = (root[from.0 as usize], root[to.0 as usize]);
             program.values[to.0 as usize].alias = Some(Alias { of: from, start: 0 });
             last_read[into.0 as usize] = last_read[into.0 as usize].max(last_read[out.0 as usize]);
-            // Views of the output follow it into its new home; they come after it.
+            // Views of the output follow it to its new memory; they come after it.
             for r in root.iter_mut().skip(to.0 as usize).filter(|r| **r == out) {
                 *r = into;
             }
@@ -39,7 +39,7 @@ pub(super) fn alias_in_place(program: &mut Program, groups: &[u32]) {
     }
 }
 
-/// Whether another member of the operation's group touches the memory of `id`.
+/// Whether another member of the operation's group accesses the memory of `id`.
 fn read_beside(program: &Program, root: &[LValueId], groups: &[u32], index: usize, id: LValueId) -> bool {
     if groups.is_empty() {
         return false;
@@ -49,7 +49,7 @@ fn read_beside(program: &Program, root: &[LValueId], groups: &[u32], index: usiz
     beside.flat_map(|o| program.ops[o].args.iter().flatten()).any(|v| root[v.0 as usize] == home)
 }
 
-/// The values of a pair of slots, where the second may be stored in the memory of the first.
+/// The values of a pair of slots, if the second may be stored in the memory of the first.
 fn candidate(
     program: &Program,
     root: &[LValueId],

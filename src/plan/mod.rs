@@ -1,9 +1,9 @@
 //! The memory plan: the role, live range and address of every buffer of a selected program.
 //!
-//! [`bind`] decides which values are the same memory (views, slices of flat vectors, updates in place), [`arena`]
-//! places the others, and [`referee`] checks the result: it follows the step and asks of every read whether the bytes
-//! are still those that were written. What survives a step has a [`StateKey`], by which the steps of a network find it
-//! in their common [`StoreLayout`].
+//! [`bind`] decides which values share memory (views, slices of flat vectors, updates in place), [`arena`] places the
+//! others, and [`referee`] checks the result: it traverses the step and checks for every read that the bytes are still
+//! those that were written. What survives a step has a [`StateKey`], by which the steps of a network find it in their
+//! common [`StoreLayout`].
 
 pub mod arena;
 mod binding_plan;

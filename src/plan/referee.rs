@@ -1,8 +1,8 @@
-//! The plan's referee: it goes through the step with only the addresses, and checks for every read that the bytes still
-//! belong to the value.
+//! Checks a plan: traverses the step with only the addresses, and checks for every read that the bytes still belong to
+//! the value.
 //!
-//! It shares nothing with the binder: no live ranges, no reuse rules, only places, and what each operation reads and
-//! writes.
+//! It shares no code with the binder: it uses no live ranges and no rules of reuse, only places, and what each
+//! operation reads and writes.
 
 use super::{BindingPlan, EXTERNAL};
 use crate::ir::Role;
@@ -11,7 +11,7 @@ use crate::ops::Dir;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// A read or write that the plan makes wrong.
+/// A read or write for which the plan is wrong.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DataflowError {
     #[error("op {op} ({name}) reads {value}, but bytes {from}..{to} were last written as {owner}")]
@@ -33,7 +33,7 @@ pub enum DataflowError {
     Lost { value: String },
 }
 
-/// Who wrote which bytes last: disjoint stretches by their first byte.
+/// The last writer of all bytes: disjoint ranges by their first byte.
 #[derive(Default)]
 struct Owners(BTreeMap<u64, (u64, Owner)>);
 
@@ -66,7 +66,7 @@ impl Owners {
         self.0.insert(from, (to, owner));
     }
 
-    /// The stretches that cover `[from, to)`; gaps are left out.
+    /// The ranges that cover `[from, to)`; gaps are left out.
     fn read(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Owner)> + '_ {
         let first = self.0.range(..from).next_back().filter(|(_, (end, _))| *end > from);
         first.into_iter().chain(self.0.range(from..to)).map(move |(s, (e, o))| ((*s).max(from), (*e).min(to), *o))
@@ -76,12 +76,12 @@ impl Owners {
 /// Checks a plan.
 ///
 /// # Errors
-/// The first read of bytes that no longer hold the value.
+/// The first read of bytes that no longer contain the value.
 pub fn check(plan: &BindingPlan) -> Result<(), DataflowError> {
     let program = &plan.program;
     let mut owners = Owners::default();
     let origins = origins(program);
-    // Before the step, everything that survives it holds itself.
+    // Before the step, the memory of everything that survives it contains it.
     for (index, value) in program.values.iter().enumerate() {
         let id = LValueId(index as u32);
         if value.persistent
@@ -123,7 +123,8 @@ fn extent(plan: &BindingPlan, id: LValueId) -> Option<(u64, u64)> {
     plan.place(id).map(|p| (p.offset, p.offset + plan.program.value(id).bytes()))
 }
 
-/// Every value that an operation uses has its place in the arena, and no output shares bytes with another value.
+/// Checks that every value that an operation uses has its place in the arena, and that no output shares bytes with
+/// another value.
 fn places(plan: &BindingPlan, index: usize) -> Result<(), DataflowError> {
     let program = &plan.program;
     let op = &program.ops[index];
@@ -152,7 +153,7 @@ fn places(plan: &BindingPlan, index: usize) -> Result<(), DataflowError> {
     Ok(())
 }
 
-/// What an operation reads was last written as the value that it reads.
+/// Checks that what an operation reads was last written as the value that it reads.
 fn reads(plan: &BindingPlan, index: usize, origins: &Origins, owners: &Owners) -> Result<(), DataflowError> {
     let program = &plan.program;
     let op = &program.ops[index];
@@ -177,7 +178,8 @@ fn reads(plan: &BindingPlan, index: usize, origins: &Origins, owners: &Owners) -
     Ok(())
 }
 
-/// Operations of one group may run at the same time: what one writes, scratch included, no other may touch.
+/// Checks operations of one group, which may run at the same time: what one writes, including scratch, no other may
+/// access.
 fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     let program = &plan.program;
     let extents = |index: usize| {
@@ -212,7 +214,7 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     Ok(())
 }
 
-/// Where the contents of values come from.
+/// The origin of the contents of values.
 struct Origins {
     /// For each value, the value that it is a view of and that some operation (or the host) wrote; itself where it was
     /// written.
@@ -236,7 +238,7 @@ fn origins(program: &Program) -> Origins {
     Origins { of: of.collect(), written }
 }
 
-/// Whether bytes last written as `owner` are what a reader of `id` expects: the very value, or one of the parts of a
+/// Whether bytes last written as `owner` are what a reader of `id` expects: the same value, or one of the parts of a
 /// value that no operation writes as a whole.
 fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) -> bool {
     let wanted = origins.of[id.0 as usize];
@@ -249,8 +251,8 @@ fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) ->
     if wanted == id && is_of_root && part.param.is_some() {
         return true;
     }
-    // What was there before the step holds one value alone: a part that is written anew is another value. Gradients
-    // that batches add to are the exception.
+    // Memory that existed before the step contains a single value: a part that is written again is another value.
+    // Gradients that batches add to are the exception.
     let root = program.value(program.root(id).0);
     let is_given = root.persistent && root.role != Role::Grad;
     let mut above = part.alias.map(|alias| alias.of);
@@ -263,8 +265,8 @@ fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) ->
     false
 }
 
-/// The bytes of a value that count: all of it, or, for a flat vector that is written part by part, its parts without
-/// the padding between them.
+/// The relevant bytes of a value: all of it, or, for a flat vector that is written part by part, its parts without the
+/// padding between them.
 fn stretches<'p>(
     program: &'p Program,
     origin: &[LValueId],
@@ -287,7 +289,7 @@ fn stretches<'p>(
     )
 }
 
-/// At the end every persistent value's memory must hold it or its successor.
+/// At the end, the memory of every persistent value must contain it or its successor.
 fn survivors(plan: &BindingPlan, owners: &Owners) -> Result<(), DataflowError> {
     let program = &plan.program;
     for (index, value) in program.values.iter().enumerate() {

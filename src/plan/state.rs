@@ -6,7 +6,7 @@ use crate::model::OptimizerSpec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What kind of thing survives a step.
+/// The kind of a value that survives a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
@@ -14,25 +14,25 @@ pub enum StateKind {
     Params,
     /// Their copy in half precision, which products read.
     Half,
-    /// What the optimizer keeps for every parameter.
+    /// A state vector of the optimizer.
     Moment,
-    /// The sum of the gradients of the batches of a step, where there are several.
+    /// The sum of the gradients of the batches of a step, if there are several.
     Gradient,
     /// A running statistic of a layer.
     Statistic,
-    /// The seed and the number of steps made, or of batches seen, which random numbers are drawn by.
+    /// The seed and the number of steps made, or of batches used, which determine random numbers.
     Counter,
     /// Learning rate and weight decay, which the host may change between steps.
     Hyper,
     /// The factors that correct moments in the first steps.
     BiasCorrection,
-    /// The loss scale, and what adapts it.
+    /// The loss scale, and the values that adapt it.
     Scaler,
-    /// How many blocks of a kernel are done.
+    /// A counter of finished blocks of a kernel.
     Ticket,
     /// Samples or targets, which the host writes before a step.
     Batch,
-    /// What the host reads after a step.
+    /// Values that the host reads after a step.
     Metric,
     /// Anything else that survives a step.
     Other,
@@ -59,19 +59,19 @@ impl StateKind {
         }
     }
 
-    /// Whether a step may have one of its own where the store has none of this size: what the host writes before a step
-    /// and reads after it belongs to that step alone.
+    /// Whether a step may have its own one if the store has none of this size: values that the host writes before a
+    /// step and reads after it belong to that step only.
     #[must_use]
     pub const fn may_be_own(self) -> bool {
         matches!(self, Self::Batch | Self::Metric)
     }
 }
 
-/// Names one thing that survives a step. Prints the same in every run.
+/// Identifies one value that survives a step. Prints the same in every run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StateKey {
     pub kind: StateKind,
-    /// Which one, where there are several of a kind: the statistic, the state of the optimizer, the operation.
+    /// Which one, if there are several of a kind: the statistic, the state of the optimizer, the operation.
     pub of: String,
 }
 
@@ -83,9 +83,8 @@ impl fmt::Display for StateKey {
 }
 
 impl StateKey {
-    /// The key of a value that is there before a step or read after it, and has memory of its own. This is the only
-    /// place that goes by names: everything behind it compares keys. `None` in an evaluation for its batch and output,
-    /// which no other step has.
+    /// The key of a value that exists before a step or is read after it, and is not an alias. Only this function uses
+    /// names; all later code compares keys. `None` in an evaluation for its batch and output, which no other step has.
     pub(super) fn of_root(program: &Program, id: LValueId) -> Option<Self> {
         let value = program.value(id);
         let name = value.name.as_str();

@@ -1,4 +1,4 @@
-//! Where everything is that survives the steps of a network: one address for all steps over the same parameters.
+//! The addresses of everything that survives the steps of a network, the same for all steps over the same parameters.
 //!
 //! A [`StoreLayout`] is made once for a model and its optimizer, from the plan of its training step. Every other step
 //! over these parameters (an evaluation, another batch size) finds its parameters and state in it by key and size.
@@ -18,7 +18,7 @@ pub enum LayoutError {
     Size { key: StateKey, expected: Bytes, found: Bytes },
 }
 
-/// Where something that survives a step is in its store.
+/// The place of something that survives a step in its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreSlot {
     pub key: StateKey,
@@ -28,17 +28,17 @@ pub struct StoreSlot {
     pub bytes: u64,
 }
 
-/// Where everything is that survives the steps of a network.
+/// The places of everything that survives the steps of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreLayout {
     slots: Vec<StoreSlot>,
     by_key: HashMap<StateKey, usize>,
-    /// The first byte of each counter that no plan has asked for yet.
+    /// The first byte of each counter that no plan has requested yet.
     spare_tickets: Vec<u64>,
     bytes: u64,
 }
 
-/// Where a buffer of a plan is when the step has its memory.
+/// The place of a buffer of a plan once the step has memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home {
     /// The first byte in the store.
@@ -47,16 +47,16 @@ pub enum Home {
     Arena(u64),
 }
 
-/// Where the buffers of one step are.
+/// The places of the buffers of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Homes {
     by_buffer: Vec<Home>,
-    /// Bytes that the step takes of its arena.
+    /// Bytes that the step uses of its arena.
     pub arena_bytes: u64,
 }
 
 impl Homes {
-    /// Where each buffer is, by its number.
+    /// The place of each buffer, by its number.
     #[must_use]
     pub fn all(&self) -> &[Home] {
         &self.by_buffer
@@ -64,7 +64,7 @@ impl Homes {
 }
 
 impl StoreLayout {
-    /// The layout that the first of these plans has at its beginning, with what only the others need behind it.
+    /// The layout of the first of these plans, followed by what only the others need.
     #[must_use]
     pub fn of(plans: &[&BindingPlan]) -> Self {
         let mut layout = Self::default();
@@ -82,8 +82,8 @@ impl StoreLayout {
         layout
     }
 
-    /// With `count` counters of finished blocks more, for the plans that come later: which kernels count blocks, and
-    /// how many of them there are, depends on the path and the size of a step.
+    /// Adds `count` counters of finished blocks for later plans: which kernels count blocks, and how many of them there
+    /// are, depends on the path and the size of a step.
     #[must_use]
     pub fn with_spare_tickets(mut self, count: usize) -> Self {
         for _ in 0..count {
@@ -105,14 +105,14 @@ impl StoreLayout {
         self.bytes
     }
 
-    /// Where the thing with this key is.
+    /// The place of the entry with this key.
     #[must_use]
     pub fn slot(&self, key: &StateKey) -> Option<&StoreSlot> {
         self.by_key.get(key).map(|at| &self.slots[*at])
     }
 
-    /// Where the buffers of a plan are: what the store holds is there, and the others are in the arena, those that are
-    /// there before the step or are read after it in front.
+    /// The places of the buffers of a plan: in the store if it contains them, otherwise in the arena, where those that
+    /// exist before the step or are read after it come first.
     ///
     /// # Errors
     /// The first key that the store lacks, or has with another size.
@@ -122,13 +122,13 @@ impl StoreLayout {
         let mut spare_tickets = self.spare_tickets.iter();
         for buffer in &plan.buffers {
             let home = match &buffer.key {
-                // A counter is zero between two steps, so that it does not matter which one it is.
+                // A counter is zero between two steps, so that it does not matter which one is used.
                 Some(key) if self.slot(key).is_none() && key.kind == StateKind::Ticket && buffer.bytes <= ALIGN => {
                     let spare = spare_tickets.next().ok_or_else(|| LayoutError::Missing { key: key.clone() })?;
                     Some(Home::Store(*spare))
                 }
                 Some(key) => self.found(key, buffer.bytes)?.map(Home::Store),
-                // Its place follows once it is known what is in front of it.
+                // Its place is set once the places before it are known.
                 None if !buffer.persistent => Some(Home::Arena(0)),
                 None => None,
             };
@@ -144,7 +144,7 @@ impl StoreLayout {
         Ok(Homes { by_buffer, arena_bytes: own_bytes + transient_bytes })
     }
 
-    /// The first byte of the thing with this key; nothing where the step has one of its own.
+    /// The first byte of the entry with this key; `None` if the step has its own.
     fn found(&self, key: &StateKey, bytes: u64) -> Result<Option<u64>, LayoutError> {
         match self.slot(key) {
             Some(slot) if slot.bytes == bytes => Ok(Some(slot.start)),

@@ -1,11 +1,11 @@
-//! The arena as a picture: time to the right, bytes upwards, a rectangle for every buffer.
+//! The arena as a picture: the horizontal axis is time, the vertical axis the address; each rectangle is a buffer.
 
 use super::BindingPlan;
 use crate::ir::Role;
 use crate::tensor::Bytes;
 use std::fmt::Write as _;
 
-/// Colours of roles that stay apart for colour-blind eyes (Okabe and Ito 2008), the same in every view.
+/// Colours of roles that colour-blind users can distinguish (Okabe and Ito 2008), the same in every view.
 pub struct RoleColor;
 
 impl RoleColor {
@@ -34,7 +34,7 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The arena of a plan as an SVG document; each rectangle has its facts as a tooltip.
+/// The arena of a plan as an SVG document; each rectangle has its data as a tooltip.
 #[must_use]
 pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     let mut out = String::new();
@@ -70,7 +70,7 @@ pub fn arena_svg(plan: &BindingPlan, title: &str) -> String {
     out
 }
 
-/// One rectangle for each buffer of the arena: its life across, its bytes up.
+/// One rectangle for each buffer of the arena: its live range horizontally, its bytes vertically.
 fn rectangles(out: &mut String, plan: &BindingPlan) {
     let ops = plan.program.ops.len().max(1) as f64;
     let bytes = plan.arena_bytes.max(1) as f64;

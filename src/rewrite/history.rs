@@ -1,4 +1,4 @@
-//! Which operation came from which: over one pass, and over all of them.
+//! The origin of each operation: over one pass, and over all of them.
 
 use crate::lower::Op;
 use crate::tensor::plural;
@@ -11,7 +11,7 @@ use std::fmt;
 pub enum How {
     /// Several operations became one.
     Fused,
-    /// It was made from an operation that others were made from too.
+    /// It is one of several operations made from the same one.
     Split,
     /// It has other arguments or dimensions.
     Changed,
@@ -24,7 +24,7 @@ pub enum How {
 impl How {
     pub const ALL: [Self; 6] = [Self::Fused, Self::Split, Self::Changed, Self::Moved, Self::Added, Self::Removed];
 
-    /// The word for it in listings.
+    /// The word in listings.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -38,13 +38,13 @@ impl How {
     }
 }
 
-/// An operation that is not what it was before the pass.
+/// A difference between an operation before and after a pass.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub how: How,
-    /// The numbers of the operations that it came from, in the program before the pass, rising.
+    /// The numbers of the operations that it was made from, in the program before the pass, ascending.
     pub before: Vec<usize>,
-    /// Its number in the program after the pass; `None` where it is gone.
+    /// Its number in the program after the pass; `None` if it was removed.
     pub after: Option<usize>,
 }
 
@@ -56,28 +56,28 @@ pub struct PassRun {
     /// Operations before the pass, and after it.
     pub before: usize,
     pub after: usize,
-    /// Values that the pass added to the program, and values of which it changed type or place.
+    /// Values that the pass added to the program, and values whose type or place it changed.
     pub values_added: usize,
     pub values_changed: usize,
-    /// Everything that is not as it was, in the order of the program after the pass; what is gone comes last. All other
+    /// Everything that changed, in the order of the program after the pass; removed operations come last. All other
     /// operations kept their order.
     pub changes: Vec<Change>,
 }
 
 impl PassRun {
-    /// Whether the program is another one than before.
+    /// Whether the program changed.
     #[must_use]
     pub fn changed(&self) -> bool {
         !self.changes.is_empty() || self.values_added + self.values_changed > 0
     }
 
-    /// How many changes are of a kind.
+    /// The number of changes of a kind.
     #[must_use]
     pub fn count(&self, how: How) -> usize {
         self.changes.iter().filter(|change| change.how == how).count()
     }
 
-    /// The numbers before the pass of what each operation after it came from.
+    /// For each operation after the pass, the numbers of the operations that it was made from, before the pass.
     #[must_use]
     pub fn origins(&self) -> Vec<Vec<usize>> {
         let mut out: Vec<Option<Vec<usize>>> = vec![None; self.after];
@@ -93,7 +93,7 @@ impl PassRun {
     }
 }
 
-/// A pass on one line: its name, the operations before and after it, and how many changed in which way.
+/// A pass on one line: its name, the operations before and after it, and the number of changes of each kind.
 impl fmt::Display for PassRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts = How::ALL.iter().map(|how| (self.count(*how), how.name().to_owned()));
@@ -106,7 +106,8 @@ impl fmt::Display for PassRun {
     }
 }
 
-/// The numbers in the lowered program of what each operation of the rewritten program came from.
+/// For each operation of the rewritten program, the numbers of the operations that it was made from, in the lowered
+/// program.
 #[must_use]
 pub fn origins(lowered: usize, runs: &[PassRun]) -> Vec<Vec<usize>> {
     let start: Vec<Vec<usize>> = (0..lowered).map(|number| vec![number]).collect();
@@ -126,7 +127,7 @@ pub(super) fn parts(op: &Op) -> Vec<String> {
     if op.fused.is_empty() { vec![op.kind.name().to_owned()] } else { op.fused.clone() }
 }
 
-/// Enters another operation into the history of one that does its work too.
+/// Adds another operation to the history of one that now does its work too.
 pub(super) fn absorb(into: &mut Op, other: &Op) {
     if into.fused.is_empty() {
         into.fused.push(into.kind.name().to_owned());
@@ -154,7 +155,7 @@ mod tests {
             values_changed: 0,
             changes,
         };
-        // 0 and 1 become one at the place of 1; then something is added in front, and the last is removed.
+        // 0 and 1 become one at the place of 1; then an operation is added at the start, and the last one is removed.
         let fused = run(4, 3, vec![change(How::Fused, &[0, 1], Some(0))]);
         assert_eq!(fused.origins(), [vec![0, 1], vec![2], vec![3]]);
         let rest = run(3, 3, vec![change(How::Added, &[], Some(0)), change(How::Removed, &[2], None)]);

@@ -1,4 +1,4 @@
-//! What a pass is, and what programs are rewritten for.
+//! The definition of a pass, and the goals of rewriting.
 
 use super::history::PassRun;
 use super::rewriter::Rewriter;
@@ -6,20 +6,20 @@ use crate::lower::Program;
 use crate::model::Precision;
 use crate::tensor::DType;
 
-/// The kind of machine that a program is to run on.
+/// The kind of machine that a program will run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     Cpu,
     Gpu,
 }
 
-/// What a program is rewritten for: what the conditions of passes ask about.
+/// The goal of rewriting, on which the conditions of passes depend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Goal {
     pub machine: Machine,
-    /// What products and activations are made of on a GPU; a CPU computes in the program's own type.
+    /// The type of products and activations on a GPU; a CPU computes in the program's own type.
     pub precision: Precision,
-    /// False where every operation is to stay one that a reference kernel computes.
+    /// False if every operation must remain one that a reference kernel can compute.
     pub fuses: bool,
 }
 
@@ -36,7 +36,7 @@ impl Goal {
         Self { machine: Machine::Gpu, precision, fuses: true }
     }
 
-    /// The type of activations on a GPU where it is half as wide as `f32`.
+    /// The type of activations on a GPU, if it is half as wide as `f32`.
     #[must_use]
     pub const fn half(&self) -> Option<DType> {
         match (self.machine, self.precision) {
@@ -52,7 +52,7 @@ impl Goal {
         matches!((self.machine, self.precision), (Machine::Gpu, Precision::F16))
     }
 
-    /// Whether neighbouring operations are fused. A GPU has no kernels for some operations that are not.
+    /// Whether neighbouring operations are fused. A GPU has no kernels for some operations that are not fused.
     pub(super) fn fuses(&self) -> bool {
         self.fuses || self.machine == Machine::Gpu
     }
@@ -70,15 +70,15 @@ pub struct Pass {
     pub name: &'static str,
     /// What it does, in one sentence.
     pub about: &'static str,
-    /// The condition in words.
+    /// The condition as text.
     pub when: &'static str,
-    /// Whether the pass is part of rewriting for a goal.
+    /// Whether the pass runs for a goal.
     pub(super) applies: fn(&Goal) -> bool,
-    /// Finds what it is for, and changes it.
+    /// Finds the operations that the pass applies to, and changes them.
     pub(super) run: fn(&mut Rewriter, &Goal),
 }
 
-/// A condition of a pass: in words, and as what it asks of a goal.
+/// A condition of a pass: as text, and as a function of a goal.
 pub(super) type When = (&'static str, fn(&Goal) -> bool);
 
 impl Pass {

@@ -1,4 +1,4 @@
-//! Running the passes, with the verifier behind them.
+//! Runs the passes, and the verifier after them.
 
 use super::history::PassRun;
 use super::pass::{Goal, Machine, Pass};
@@ -23,7 +23,7 @@ pub struct Stage {
     pub program: Program,
 }
 
-/// A pass made a program that breaks a rule: a defect of this program.
+/// A pass made a program that violates a rule: a defect of this program.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the pass {pass} broke the program: {source}")]
 pub struct RewriteError {
@@ -33,7 +33,7 @@ pub struct RewriteError {
 
 /// The passes of a program for a goal.
 fn passes(program: &Program, goal: &Goal) -> impl Iterator<Item = Pass> {
-    // No GPU runs steps in f64: selection says so, and there is nothing to rewrite.
+    // No GPU runs steps in f64: selection reports that, and there is nothing to rewrite.
     let none = goal.machine == Machine::Gpu && program.real == DType::F64;
     let goal = *goal;
     PASSES.into_iter().filter(move |pass| !none && (pass.applies)(&goal))
@@ -46,7 +46,7 @@ fn checked(pass: &Pass, program: &Program) -> Result<(), RewriteError> {
 /// Runs every pass for a goal. Values keep their ids; new ones come last.
 ///
 /// # Errors
-/// Where a pass breaks the program.
+/// If a pass makes an invalid program.
 pub fn rewrite(program: &Program, goal: &Goal) -> Result<Rewritten, RewriteError> {
     let (mut current, mut runs) = (program.clone(), Vec::new());
     for pass in passes(program, goal) {
@@ -61,16 +61,16 @@ pub fn rewrite(program: &Program, goal: &Goal) -> Result<Rewritten, RewriteError
         && let Some(last) = passes(program, goal).last()
         && let Err(error) = checked(&last, &current)
     {
-        // Which pass it was is found by looking after each.
+        // The responsible pass is found by verifying after each pass.
         return Err(trace(program, goal).err().unwrap_or(error));
     }
     Ok(Rewritten { program: current, runs })
 }
 
-/// The program after each pass, verified: what [`rewrite`] does, step by step.
+/// The program after each pass, verified: the steps of [`rewrite`].
 ///
 /// # Errors
-/// Where a pass breaks the program.
+/// If a pass makes an invalid program.
 pub fn trace(program: &Program, goal: &Goal) -> Result<Vec<Stage>, RewriteError> {
     let (mut current, mut stages) = (program.clone(), Vec::new());
     for pass in passes(program, goal) {
@@ -101,7 +101,7 @@ mod tests {
             let (rewritten, stages) = (rewrite(&program, &goal).unwrap(), trace(&program, &goal).unwrap());
             assert_eq!(stages.last().unwrap().program, rewritten.program);
             assert_eq!(stages.iter().map(|s| s.run.clone()).collect::<Vec<_>>(), rewritten.runs);
-            // Every operation is known by where it came from, and nothing that was lowered is lost.
+            // The origin of every operation is known, and no lowered operation is lost.
             let origins = origins(program.ops.len(), &rewritten.runs);
             assert_eq!(origins.len(), rewritten.program.ops.len());
             let found: BTreeSet<usize> = origins.iter().flatten().copied().collect();
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn references_on_a_cpu_are_left_as_they_are() {
+    fn reference_programs_on_a_cpu_are_not_changed() {
         let program = lowered(&classifier(DENSE, "adam"), FilterOrder::Hwio);
         let rewritten = rewrite(&program, &Goal { fuses: false, ..Goal::cpu() }).unwrap();
         assert_eq!((rewritten.program, rewritten.runs), (program, Vec::new()));

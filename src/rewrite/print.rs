@@ -4,7 +4,7 @@ use super::history::PassRun;
 use crate::lower::Program;
 use std::fmt::Write as _;
 
-/// A line for each operation that a pass changed: what happened, and the operations before and after it with their
+/// One line for each operation that a pass changed: what happened, and the operations before and after it with their
 /// numbers.
 #[must_use]
 pub fn changes_text(run: &PassRun, before: &Program, after: &Program) -> String {

@@ -1,8 +1,8 @@
 //! The program while a pass changes it.
 //!
-//! Operations keep the numbers that they had before the pass until the pass is over: replacing and fusing shows at
-//! once, what is inserted, moved or removed takes its place in [`Rewriter::finish`], which numbers anew and says which
-//! operation came from which.
+//! Operations keep their numbers until the pass is over: replacements and fusions take effect immediately; insertions,
+//! moves and removals take effect in [`Rewriter::finish`], which renumbers the operations and returns the origin of
+//! each.
 
 use super::history::{Change, How, PassRun, absorb, parts};
 use crate::ir::Role;
@@ -11,21 +11,21 @@ use crate::model::ParamId;
 use crate::ops::OpKind;
 use crate::tensor::{DType, Shape};
 
-/// What became of an operation.
+/// What happened to an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Fate {
     Kept,
-    /// Other arguments, or another kind; and what was fused into it, by number.
+    /// It has other arguments, or another kind; with the numbers of the operations that were fused into it.
     Replaced {
         taken: Vec<usize>,
     },
-    /// It is a part of the operation of this number.
+    /// It was fused into the operation with this number.
     FusedInto(usize),
-    /// It is not there any more; what was made from it was inserted elsewhere.
+    /// It was removed; what was made from it was inserted elsewhere.
     Gone,
 }
 
-/// An operation that will be at another place than its own: before or behind an operation by number.
+/// An operation whose place differs from that of its number: before or after an operation, given by number.
 struct Inserted {
     at: usize,
     behind: bool,
@@ -50,7 +50,7 @@ impl Rewriter {
         Self { program, fates, inserted: Vec::new(), values_before, values_changed: 0 }
     }
 
-    /// The program with the numbers from before the pass; operations that are gone are still in it.
+    /// The program with the numbers from before the pass; removed operations are still in it.
     pub(super) fn program(&self) -> &Program {
         &self.program
     }
@@ -59,7 +59,7 @@ impl Rewriter {
         &self.program.ops[number]
     }
 
-    /// How many operations there were before the pass.
+    /// The number of operations before the pass.
     pub(super) fn len(&self) -> usize {
         self.program.ops.len()
     }
@@ -69,12 +69,12 @@ impl Rewriter {
         (0..self.len()).filter(|&number| want(&self.op(number).kind)).collect()
     }
 
-    /// Whether an operation is still there under its own number.
+    /// Whether an operation still exists under its own number.
     pub(super) fn is_there(&self, number: usize) -> bool {
         matches!(self.fates[number], Fate::Kept | Fate::Replaced { .. })
     }
 
-    /// The number of the operation that now does what this one did.
+    /// The number of the operation that now does the work of this one.
     pub(super) fn now(&self, number: usize) -> usize {
         match self.fates[number] {
             Fate::FusedInto(other) => self.now(other),
@@ -82,13 +82,13 @@ impl Rewriter {
         }
     }
 
-    /// Adds a value. All that were there keep their ids.
+    /// Adds a value. All existing values keep their ids.
     pub(super) fn push(&mut self, value: LValue) -> LValueId {
         self.program.values.push(value);
         LValueId(self.program.values.len() as u32 - 1)
     }
 
-    /// Adds a value of its own that survives the step.
+    /// Adds a separate value that survives the step.
     pub(super) fn state(&mut self, name: String, dtype: DType, len: usize) -> LValueId {
         self.push(LValue { persistent: true, ..LValue::vector(name, Role::State, dtype, len) })
     }
@@ -100,31 +100,31 @@ impl Rewriter {
         self.push(value)
     }
 
-    /// A value that is to get another type or place.
+    /// A value whose type or place is to be changed.
     pub(super) fn value_mut(&mut self, id: LValueId) -> &mut LValue {
         self.values_changed += 1;
         &mut self.program.values[id.0 as usize]
     }
 
-    /// Says that nothing holds the gradient of a parameter any more.
+    /// Records that no value contains the gradient of a parameter any more.
     pub(super) fn forget_gradient(&mut self, param: ParamId) {
         self.program.params[param.0 as usize].grad = None;
     }
 
-    /// Binds a value to a slot, where the operation has that slot.
+    /// Binds a value to a slot, if the operation has that slot.
     pub(super) fn bind(&mut self, number: usize, slot: &str, value: LValueId) {
         let Some(index) = self.program.ops[number].kind.slot(slot) else { return };
         self.program.ops[number].args[index] = Some(value);
         self.touch(number);
     }
 
-    /// Puts an operation into the place of another.
+    /// Replaces an operation by another.
     pub(super) fn replace(&mut self, number: usize, op: Op) {
         self.program.ops[number] = op;
         self.touch(number);
     }
 
-    /// Puts an operation into the place of another, which it does together with those that are `taken`.
+    /// Replaces an operation by another one that also does the work of those in `taken`.
     pub(super) fn fuse(&mut self, number: usize, op: Op, taken: &[usize]) {
         self.replace(number, op);
         for &other in taken {
@@ -137,13 +137,13 @@ impl Rewriter {
         }
     }
 
-    /// Inserts an operation before another. It was made `from` operations that are replaced or removed by the same
-    /// pass, or from none.
+    /// Inserts an operation before another. It is made `from` operations that are replaced or removed by the same pass,
+    /// or from none.
     pub(super) fn insert_before(&mut self, number: usize, op: Op, from: &[usize]) {
         self.insert(number, false, op, from);
     }
 
-    /// Inserts an operation behind another, and behind what was inserted there before.
+    /// Inserts an operation after another, and after what was inserted there before.
     pub(super) fn insert_behind(&mut self, number: usize, op: Op, from: &[usize]) {
         self.insert(number, true, op, from);
     }
@@ -153,12 +153,12 @@ impl Rewriter {
         self.insert(self.len(), false, op, from);
     }
 
-    /// Takes an operation out. What is inserted beside it finds its place all the same.
+    /// Removes an operation. Operations that are inserted beside it are still placed correctly.
     pub(super) fn remove(&mut self, number: usize) {
         self.fates[number] = Fate::Gone;
     }
 
-    /// Moves an operation to before another, behind what was put there before.
+    /// Moves an operation to before another, after what was moved there before.
     pub(super) fn move_before(&mut self, number: usize, target: usize) {
         let op = self.program.ops[number].clone();
         self.remove(number);
@@ -191,7 +191,7 @@ impl Rewriter {
             return (program, run);
         }
         let mut made = Made { ops: Vec::with_capacity(before + inserted.len()), changes: Vec::new() };
-        // The order among those at one place is the one in which they came.
+        // Operations at the same place stay in the order in which they were added.
         inserted.sort_by_key(|i| (i.at, i.behind));
         let mut waiting = inserted.into_iter().peekable();
         let mut gone = Vec::new();
@@ -217,7 +217,7 @@ impl Rewriter {
     }
 }
 
-/// The operations after a pass, as far as they are in place.
+/// The operations after a pass that are in place so far.
 struct Made {
     ops: Vec<Op>,
     changes: Vec<Change>,
@@ -236,13 +236,13 @@ impl Made {
         self.ops.push(op);
     }
 
-    /// Notes what the operation that comes next was made from.
+    /// Records what the next operation was made from.
     fn change(&mut self, how: How, mut before: Vec<usize>) {
         before.sort_unstable();
         self.changes.push(Change { how, before, after: Some(self.ops.len()) });
     }
 
-    /// The changes, with those operations at the end from which nothing was made.
+    /// The changes, with the operations from which nothing was made at the end.
     fn with_removed(&mut self, gone: Vec<usize>) -> Vec<Change> {
         let mut changes = std::mem::take(&mut self.changes);
         let most = gone.last().map_or(0, |last| last + 1);
@@ -254,14 +254,15 @@ impl Made {
     }
 }
 
-/// Binds a value to a slot of an operation that is not in the program yet, where it has that slot.
+/// Binds a value to a slot of an operation that is not in the program yet, if it has that slot.
 pub(super) fn set(op: &mut Op, slot: &str, value: LValueId) {
     if let Some(index) = op.kind.slot(slot) {
         op.args[index] = Some(value);
     }
 }
 
-/// An operation that belongs where another belongs, with these arguments. It consists of nothing but itself.
+/// An operation with these arguments that belongs to the same layer and phase as another one. It consists of no other
+/// operations.
 pub(super) fn made_like(like: &Op, kind: OpKind, args: &[(&str, Option<LValueId>)]) -> Op {
     let mut op = Op { args: vec![None; kind.slots().len()], kind, fused: Vec::new(), ..like.clone() };
     for (slot, value) in args {
@@ -270,8 +271,8 @@ pub(super) fn made_like(like: &Op, kind: OpKind, args: &[(&str, Option<LValueId>
     op
 }
 
-/// What a producer and its only reader are as one operation of `kind`, in the reader's place. What the producer read
-/// and wrote besides the value between them stays bound where its kind stays the same; `bound` is bound over that.
+/// A producer and its only reader as one operation of `kind`, in the reader's place. Other arguments of both stay bound
+/// if the kind has their slots; `bound` overrides them.
 pub(super) fn merged(producer: &Op, reader: &Op, kind: OpKind, bound: &[(&str, Option<LValueId>)]) -> Op {
     let mut args = vec![None; kind.slots().len()];
     if std::mem::discriminant(&producer.kind) == std::mem::discriminant(&kind) {
@@ -303,19 +304,19 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_changes_nothing_leaves_no_trace() {
+    fn a_pass_that_changes_nothing_records_no_changes() {
         let (after, run) = Rewriter::new(program()).finish("idle");
         assert_eq!(after, program());
         assert!(!run.changed() && run.before == run.after);
     }
 
     #[test]
-    fn everything_finds_its_place_and_is_known_by_where_it_came_from() {
+    fn operations_are_placed_and_their_origins_are_recorded() {
         let before = program();
         let (own, count) = (names(&before), before.ops.len());
         let mut rw = Rewriter::new(before);
-        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, of which one is appended; something is added behind
-        // 4.
+        // 1 does the work of 0; 3 is moved before 2; 5 becomes two, one of which is appended; an operation is added
+        // after 4.
         rw.fuse(1, rw.op(1).clone(), &[0]);
         assert_eq!((rw.now(0), rw.is_there(0), rw.is_there(1)), (1, false, true));
         rw.move_before(3, 2);

@@ -1,5 +1,4 @@
-//! Where updates of parameters may be placed: what the passes share that do more with an update than leave it at the
-//! end of the step.
+//! Where updates of parameters may be placed: shared by the passes that move or fuse updates.
 
 use super::rewriter::Rewriter;
 use crate::lower::{LValueId, Op, Program};
@@ -7,15 +6,16 @@ use crate::model::ParamId;
 use crate::ops::{OpKind, Segment};
 use std::collections::HashMap;
 
-/// Parameters from which memory is worth operations of its own.
+/// The number of parameters above which saving memory justifies additional operations.
 const MANY: usize = 1 << 24;
 
-/// Whether a network has so many parameters that its memory is worth operations of its own.
+/// Whether a network has at least that many parameters.
 pub(super) fn is_large(program: &Program) -> bool {
     program.segments.iter().map(|(_, s)| s.len).sum::<usize>() >= MANY
 }
 
-/// The one update by Adam, where it does nothing besides its rule, and does it to all parameters of the network.
+/// The only update, if it is by Adam, has no options in addition to its rule, and updates all parameters of the
+/// network.
 pub(super) fn sole_update(program: &Program) -> Option<usize> {
     let all = program.flat_len();
     let is_update = |at: &usize| match &program.ops[*at].kind {
@@ -27,7 +27,7 @@ pub(super) fn sole_update(program: &Program) -> Option<usize> {
     updates.next().is_none().then_some(update)
 }
 
-/// The operations that write the gradient of each segment, in order; nothing where one has none, or where another
+/// The operations that write the gradient of each segment, in order; `None` if a segment has none, or if another
 /// operation than the update reads one.
 pub(super) fn gradient_writers(program: &Program, update: usize) -> Option<Vec<Vec<usize>>> {
     let grads = program.root(program.ops[update].arg("grad")?).0;
@@ -48,7 +48,7 @@ pub(super) fn gradient_writers(program: &Program, update: usize) -> Option<Vec<V
     program.segments.iter().map(of).collect()
 }
 
-/// Who reads which stretch of the parameters or of their copy in half precision, beside the optimizer: operation, first
+/// The readers of ranges of the parameters or of their half-precision copy, except the optimizer: operation, first
 /// element, one past the last.
 pub(super) struct ParamReaders(Vec<(usize, usize, usize)>);
 
@@ -75,7 +75,7 @@ impl ParamReaders {
     }
 }
 
-/// An update that is to be placed.
+/// An update to be placed.
 pub(super) struct Update {
     /// The number of the operation that it follows.
     pub(super) ready: usize,
@@ -84,9 +84,9 @@ pub(super) struct Update {
     pub(super) from: Vec<usize>,
 }
 
-/// Puts each of the updates, which come in the order of the operations that they follow, behind that operation.
-/// Counters, and the rates that follow them, go behind whatever reads their old values, and before everything that
-/// reads the new ones; horizontal fusion finds them company.
+/// Puts each of the updates, which are sorted by the operations that they follow, after that operation. Counters, and
+/// the rates computed from them, are put after everything that reads their old values, and before everything that reads
+/// the new ones; horizontal fusion combines them with other operations.
 pub(super) fn place(rw: &mut Rewriter, updates: Vec<Update>) {
     let is_counter = |op: &Op| matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_) | OpKind::UpdateRates(_));
     let ops = &rw.program().ops;

@@ -1,4 +1,4 @@
-//! Who makes and who reads each value of a program: what passes ask before they fuse.
+//! The producers and readers of each value of a program, which passes use before they fuse.
 
 use super::rewriter::Rewriter;
 use crate::ir::Mode;
@@ -6,15 +6,15 @@ use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
 use std::collections::HashMap;
 
-/// Makers and readers by contents: a plain view counts as the value that it shows.
+/// Producers and readers by contents: a plain view counts as the value that it shows.
 pub(super) struct Uses {
     /// The operation that writes each value.
     writer: Vec<Option<usize>>,
     /// The value whose contents each value shows.
     content: Vec<LValueId>,
-    /// How many operations read each value, its plain views included.
+    /// The number of operations that read each value, including its plain views.
     readers: Vec<usize>,
-    /// The first of them; behind the last operation where there is none.
+    /// The first of them; a number past the last operation if there is none.
     first: Vec<usize>,
 }
 
@@ -40,18 +40,18 @@ impl Uses {
         Self { writer, content, readers, first }
     }
 
-    /// The operation that makes `value`, whoever else reads it.
+    /// The operation that writes `value`, regardless of its readers.
     pub(super) fn producer(&self, rw: &Rewriter, value: Option<LValueId>) -> Option<usize> {
         self.writer[self.content[value?.0 as usize].0 as usize].map(|number| rw.now(number))
     }
 
-    /// Whether the operation `number`, which reads `value`, is the first to do so: what makes `value` may be made part
-    /// of it.
+    /// Whether operation `number`, which reads `value`, is the first to do so, so that the producer of `value` may be
+    /// fused into it.
     pub(super) fn is_first_reader(&self, value: Option<LValueId>, number: usize) -> bool {
         value.is_some_and(|id| self.first[self.content[id.0 as usize].0 as usize] >= number)
     }
 
-    /// The operation that makes `value`, where `value` has no other reader and does not outlive the step.
+    /// The operation that writes `value`, if `value` has no other reader and does not outlive the step.
     pub(super) fn sole_producer(&self, rw: &Rewriter, value: Option<LValueId>) -> Option<usize> {
         let id = self.content[value?.0 as usize];
         let free = self.readers[id.0 as usize] == 1 && !rw.program().value(id).persistent;
@@ -59,7 +59,7 @@ impl Uses {
     }
 }
 
-/// Hands every operation of some kinds to `fuse`, with the makers and readers from before the pass.
+/// Calls `fuse` for every operation of some kinds, with the producers and readers from before the pass.
 pub(super) fn with_uses(rw: &mut Rewriter, want: impl Fn(&OpKind) -> bool, fuse: impl Fn(&mut Rewriter, &Uses, usize)) {
     let found = rw.find(want);
     if !found.is_empty() {
@@ -79,12 +79,19 @@ fn contents(program: &Program) -> Vec<LValueId> {
     for (index, value) in program.values.iter().enumerate() {
         let Some(alias) = value.alias else { continue };
         let whole = alias.start == 0 && program.value(alias.of).shape.len() == value.shape.len();
-        // Values come after what they show, so that one pass resolves chains.
+        // Values come after those that they show, so that one pass resolves chains.
         if whole && !value.persistent && !written[index] && (alias.of.0 as usize) < index {
             content[index] = content[alias.of.0 as usize];
         }
     }
     content
+}
+
+/// Whether two values have elements in common.
+pub(super) fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
+    let [(root, start), (other, first)] = [a, b].map(|id| program.root(id));
+    let [len, more] = [a, b].map(|id| program.value(id).shape.len());
+    root == other && start < first + more && first < start + len
 }
 
 /// Makes operations of some kinds one with the only operation that reads what is in their slot `out`, where `joined`
@@ -110,7 +117,7 @@ pub(super) fn join_readers(
 struct Readers(HashMap<LValueId, Vec<usize>>);
 
 impl Readers {
-    /// Those of the values that are given, and of everything that shares their memory.
+    /// The readers of the given values, and of everything that shares their memory.
     pub(super) fn of(program: &Program, values: impl Iterator<Item = LValueId>) -> Self {
         let mut readers: HashMap<LValueId, Vec<usize>> = values.map(|id| (program.root(id).0, Vec::new())).collect();
         if readers.is_empty() {
@@ -126,7 +133,7 @@ impl Readers {
         Self(readers)
     }
 
-    /// The one operation that reads a value, where nothing else reads it or any view of it, and it does not outlive the
+    /// The only operation that reads a value, if nothing else reads it or any view of it, and it does not outlive the
     /// step.
     fn sole(&self, rw: &Rewriter, id: LValueId) -> Option<usize> {
         let program = rw.program();

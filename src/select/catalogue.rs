@@ -1,4 +1,4 @@
-//! Every kernel there is, with its id, its preconditions and a rough cost.
+//! All kernels, with their ids, their preconditions and estimated costs.
 
 use super::{cpu_attention, cpu_classifier, cpu_conv, cpu_gemm, cpu_recurrence, cpu_rest};
 use crate::ops::OpKind;
@@ -27,17 +27,17 @@ pub const fn is_product(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Gemm(_) | OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. })
 }
 
-/// Whether a kernel may run: the machine must have the instructions, and the shape must suit it.
+/// Checks whether a kernel may run: the machine must support the instructions, and the shape must be suitable.
 ///
 /// # Errors
-/// The reason why not.
+/// The reason why it may not.
 pub fn accepts(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> Result<(), String> {
     match variant {
         Variant::RefF32 | Variant::RefF64 => Ok(()),
         Variant::Fast(isa) if isa > cpu.isa => Err(format!("this processor has no {}", isa.name())),
         Variant::Fast(_) if is_product(kind) => cpu_conv::accepts(kind),
         Variant::Fast(_) => Ok(()),
-        Variant::Cuda(_) => Err("this is no GPU".into()),
+        Variant::Cuda(_) => Err("this is not a GPU".into()),
     }
 }
 
@@ -55,11 +55,10 @@ pub fn workspace_bytes(kind: &OpKind, variant: Variant, threads: usize) -> usize
     }
 }
 
-/// A rough estimate of a kernel's time in microseconds: good for ranking and for a first idea of where time goes,
-/// measured times replace it.
+/// An estimate of a kernel's time in microseconds, for ranking and for a first overview; measured times replace it.
 #[must_use]
 pub fn cost_us(kind: &OpKind, variant: Variant, cpu: CpuFacts) -> f64 {
-    // Rates of one core in operations and bytes a microsecond, for products and for everything else.
+    // Rates of one core in operations and bytes in a microsecond, for products and for everything else.
     let (product, other, bytes) = match variant {
         Variant::RefF32 | Variant::RefF64 | Variant::Cuda(_) => (1.0e3, 0.5e3, 4.0e3),
         Variant::Fast(Isa::Portable) => (12.0e3, 4.0e3, 12.0e3),

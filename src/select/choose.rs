@@ -9,12 +9,12 @@ use crate::select::target::{Device, Target};
 use crate::tensor::DType;
 
 /// Chooses a kernel for every operation of a program that was rewritten for this kind of machine: the fastest by the
-/// times that were measured on it before, or the cheapest by estimate.
+/// times that were measured on the machine, or the cheapest by estimated cost.
 ///
-/// `precision` is what products and activations are made of on a GPU; a CPU computes in the program's own type.
+/// `precision` is the type of products and activations on a GPU; a CPU computes in the program's own type.
 ///
 /// # Errors
-/// Where an operation has no kernel on the target.
+/// If an operation has no kernel on the target.
 pub fn select(
     program: Program,
     target: &Target,

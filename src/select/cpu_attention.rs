@@ -1,23 +1,23 @@
-//! How the CPU's kernels cut attention: tiles of queries, blocks of keys, chunks of a head's work, and scratch memory.
-//! Nothing here but the number of scratch memories depends on the number of threads.
+//! How the CPU's kernels divide attention: tiles of queries, blocks of keys, chunks of a head's work, and scratch
+//! memory. Only the number of scratch memories depends on the number of threads.
 
 use crate::ops::{self, AttentionGeometry, OpKind};
 use crate::select::target::Isa;
 
-/// Keys whose scores with a tile of queries are held at once: scores and their gradients stay in the first-level cache,
-/// and dropped probabilities take whole groups of random numbers.
+/// The number of keys whose scores with a tile of queries are in memory at once: scores and their gradients stay in the
+/// first-level cache, and dropped probabilities use whole groups of random numbers.
 pub const KEYS: usize = ops::DROPOUT_GROUP;
 
-/// Elements at whose multiples rows begin, so that they are read and written in whole vectors.
+/// Rows begin at multiples of this number of elements, so that they are read and written in whole vectors.
 const LINE: usize = 16;
 
-/// Pieces of work that there should be for threads to share, where it is large enough to be cut.
+/// The number of pieces of work that threads should have to share, if the work is large enough to be divided.
 const PIECES: usize = 16;
 
-/// Tiles of queries in a chunk of a head's work, at least.
+/// The smallest number of tiles of queries in a chunk of a head's work.
 const TILES_PER_CHUNK: usize = 4;
 
-/// The tiles of queries of heads, in the order in which they are worked on.
+/// The tiles of queries of heads, in the order in which they are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles {
     /// Queries in a tile.
@@ -34,8 +34,8 @@ impl Tiles {
         Self { queries, count: g.positions.div_ceil(queries), causal: g.causal }
     }
 
-    /// The first tile of share `index` of `of` equal shares of the work on `heads` heads. Where positions attend to
-    /// earlier ones only, a tile has as much work as there are tiles up to it.
+    /// The first tile of share `index` of `of` equal shares of the work on `heads` heads. If positions attend only to
+    /// earlier ones, the work of a tile is proportional to the number of tiles up to it.
     #[must_use]
     pub fn cut(&self, heads: usize, index: usize, of: usize) -> usize {
         let before = |tile: usize| if self.causal { tile * (tile + 1) / 2 } else { tile };
@@ -46,8 +46,8 @@ impl Tiles {
     }
 }
 
-/// Queries in a tile, 16 or 32. More of them read keys and values less often and fill wider vectors; fewer compute less
-/// that causal attention has no use for.
+/// Queries in a tile, 16 or 32. More of them read keys and values less often and fill wider vectors; fewer compute
+/// fewer masked scores in causal attention.
 #[must_use]
 pub const fn queries(g: &AttentionGeometry, isa: Isa) -> usize {
     let least = match isa {
@@ -57,35 +57,35 @@ pub const fn queries(g: &AttentionGeometry, isa: Isa) -> usize {
     if g.positions < least { LINE } else { 2 * LINE }
 }
 
-/// Features of a head with what fills the last vector.
+/// Features of a head, rounded up to whole vectors.
 #[must_use]
 pub const fn padded(g: &AttentionGeometry) -> usize {
     g.head_dim.next_multiple_of(LINE)
 }
 
-/// Chunks into which the derivative cuts the work on the keys and values of one head: each has sums of its own, which
-/// are added in order.
+/// The number of chunks into which the derivative divides the work on the keys and values of one head: each has
+/// separate sums, which are added in order.
 #[must_use]
 pub fn chunks(g: &AttentionGeometry, isa: Isa) -> usize {
     let tiles = g.group() * Tiles::new(g, isa).count;
     PIECES.div_ceil(g.batch * g.kv_heads).min(tiles / TILES_PER_CHUNK).max(1)
 }
 
-/// Floats of the gradients of keys and values that all chunks leave; none where there is one chunk.
+/// Floats of the gradients of keys and values of all chunks; 0 if there is one chunk.
 #[must_use]
 pub fn partial_len(g: &AttentionGeometry, isa: Isa) -> usize {
     let chunks = chunks(g, isa);
     if chunks > 1 { g.batch * g.kv_heads * chunks * 2 * g.positions * padded(g) } else { 0 }
 }
 
-/// Where a thread's scratch memory holds what: first floats.
+/// The offsets of the parts of a thread's scratch memory, in floats.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scratch {
-    /// `[positions, padded]`: the keys of a head, turned.
+    /// `[positions, padded]`: the keys of a head, rotated.
     pub keys: usize,
     /// `[positions, padded]`
     pub values: usize,
-    /// `[queries, padded]`: scaled and turned.
+    /// `[queries, padded]`: scaled and rotated.
     pub query_rows: usize,
     /// `[head_dim, queries]`
     pub queries: usize,
@@ -106,7 +106,7 @@ pub struct Scratch {
     pub score_gradients: usize,
     /// `[queries]`: products of the output with its gradient.
     pub deltas: usize,
-    /// Floats of all.
+    /// The number of floats of all parts.
     pub len: usize,
 }
 

@@ -1,5 +1,5 @@
 //! How the CPU computes a classifier in chunks of rows: phases and scratch memory, as pure functions of shape and
-//! instruction set, which the kernel reads too. Only the size of scratch memory depends on the number of threads.
+//! instruction set, which the kernel uses too. Only the size of scratch memory depends on the number of threads.
 
 use super::cpu_gemm::{self, gemm_blocking};
 use crate::ops::{ClassifierCe, Gemm, OpKind};
@@ -8,16 +8,16 @@ use crate::select::target::Isa;
 /// Floats in a line of the cache.
 const LINE: usize = 16;
 
-/// What is done in a phase of a chunk.
+/// The work in a phase of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// A phase of the product that makes the scores.
+    /// A phase of the product that computes the scores.
     Scores(usize),
-    /// Softmax, loss and the gradient of the scores, in the place of the scores.
+    /// Softmax, loss and the gradient of the scores, in the memory of the scores.
     Softmax,
-    /// A phase of the product that makes the gradient of the weight. The first makes that of the bias too.
+    /// A phase of the product that computes the gradient of the weight. The first one also computes that of the bias.
     Weight(usize),
-    /// A phase of the product that makes the gradient of the input.
+    /// A phase of the product that computes the gradient of the input.
     Input(usize),
 }
 
@@ -27,7 +27,7 @@ fn phases_of(product: &Gemm, isa: Isa) -> usize {
 }
 
 /// The phases of a chunk, in order. Those of its products do not depend on the number of rows, so that all chunks have
-/// the same.
+/// the same phases.
 fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
     let products = op.products(0);
     let both =
@@ -38,13 +38,13 @@ fn stages(op: &ClassifierCe, isa: Isa) -> [Option<Stage>; 7] {
     [scores, more_scores, Some(Stage::Softmax), weight, more_weight, input, more_input]
 }
 
-/// The phases of the whole operation; in the last one the losses of the rows are added up.
+/// The phases of the whole operation; the last one sums the losses of the rows.
 #[must_use]
 pub fn phases(op: &ClassifierCe, isa: Isa) -> usize {
     op.chunks() * stages(op, isa).iter().flatten().count() + 1
 }
 
-/// The chunk that a phase works on and what it does there; `None` in the last phase.
+/// The chunk of a phase and its work there; `None` in the last phase.
 #[must_use]
 pub fn stage(op: &ClassifierCe, isa: Isa, phase: usize) -> Option<(usize, Stage)> {
     let stages = stages(op, isa);
@@ -53,14 +53,14 @@ pub fn stage(op: &ClassifierCe, isa: Isa, phase: usize) -> Option<(usize, Stage)
     (phase / count < op.chunks()).then_some((phase / count, stage))
 }
 
-/// Where scratch memory holds what: first floats. The scores of a chunk come first.
+/// The offsets of the parts of scratch memory, in floats. The scores of a chunk come first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scratch {
     /// `[rows]`: the loss of each row.
     pub losses: usize,
-    /// `[rows]`: 1 for a right answer, 0 for a wrong one.
+    /// `[rows]`: 1 for a correct answer, 0 for a wrong one.
     pub right: usize,
-    /// What the products of a chunk need.
+    /// The scratch memory of the products of a chunk.
     pub products: usize,
 }
 
@@ -91,7 +91,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn every_phase_has_its_place_and_memory_does_not_grow_with_the_rows() {
+    fn every_phase_has_a_chunk_and_memory_does_not_grow_with_the_rows() {
         for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
             for (rows, features, classes, chunk) in [(1, 1, 1, 1), (33, 300, 700, 16), (100, 64, 20_000, 48)] {
                 for (tied, input_grad) in [(false, false), (false, true), (true, true)] {
@@ -111,7 +111,7 @@ mod tests {
                     assert_eq!(all.iter().position(Option::is_none), Some(all.len() - 1));
                     let softmax = all.iter().flatten().filter(|(_, stage)| *stage == Stage::Softmax);
                     assert_eq!(softmax.map(|(chunk, _)| *chunk).collect::<Vec<_>>(), Vec::from_iter(0..op.chunks()));
-                    // The phases of a product are the same whatever the rows.
+                    // The phases of a product are the same for any number of rows.
                     let shorter = ClassifierCe { rows: op.rows_of(op.chunks() - 1).1, ..op };
                     assert_eq!(stages(&op, isa), stages(&shorter, isa));
                     let bytes = |rows| workspace_bytes(&OpKind::ClassifierCe(ClassifierCe { rows, ..op }), isa, 2);

@@ -1,10 +1,10 @@
-//! How the CPU's convolutions are cut up: pure functions of shape and instruction set, shared by selection and kernels.
+//! How the CPU's convolutions are divided: pure functions of shape and instruction set, shared by selection and
+//! kernels.
 //!
 //! Forward convolution and the gradient of its input are both correlations: every output pixel sums, over its taps, a
 //! product of an input pixel and a matrix. With stride 1 the gradient has the same taps flipped; with a larger stride
-//! the output pixels fall into classes by their remainder, each with the taps that reach it. A class's pixels are the
-//! rows of a matrix product whose left operand is never built: its rows are addresses in an image with its padding
-//! written out.
+//! the output pixels form classes by their remainder, each with the taps that reach it. A class's pixels are the rows
+//! of a matrix product whose left operand is never built: its rows are addresses in an image that includes its padding.
 
 use super::cpu_gemm::{PARALLEL_US, tile_shape};
 use crate::ops::{self, ConvGeometry, OpKind};
@@ -13,9 +13,9 @@ use crate::select::target::Isa;
 /// One tap of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tap {
-    /// Rows and columns from a pixel's place in the input.
+    /// Rows and columns from a pixel's position in the input.
     pub offset: [isize; 2],
-    /// Its place in the weight, `0..kh * kw`.
+    /// Its index in the weight, `0..kh * kw`.
     pub weight: usize,
 }
 
@@ -26,7 +26,7 @@ pub struct Class {
     pub first: [usize; 2],
     /// Rows and columns of the class.
     pub count: [usize; 2],
-    /// In rising order of place in the input.
+    /// In rising order of their position in the input.
     pub taps: Vec<Tap>,
 }
 
@@ -40,19 +40,19 @@ pub struct Correlation {
     pub in_c: usize,
     pub out_c: usize,
     pub groups: usize,
-    /// Input rows and columns from one pixel of a class to the next, and output ones.
+    /// The stride between pixels of a class, in input rows and columns, and in output ones.
     pub in_step: [usize; 2],
     pub out_step: [usize; 2],
     pub classes: Vec<Class>,
     /// The weight is read transposed.
     pub transposed: bool,
-    /// Input columns that any pixel reads, from the first to one past the last; rows likewise.
+    /// Input columns that any pixel reads, from the first to one past the last; the same for rows.
     pub columns: [isize; 2],
     pub rows: [isize; 2],
 }
 
 impl Correlation {
-    /// The correlation of an operation; none for other operations.
+    /// The correlation of an operation; `None` for other operations.
     #[must_use]
     pub fn of(op: &OpKind) -> Option<Self> {
         match op {
@@ -133,7 +133,7 @@ impl Correlation {
         }
     }
 
-    /// True where no pixel reads outside the image, which is then read where it is.
+    /// True if no pixel reads outside the image, which is then read in place.
     #[must_use]
     pub fn in_place(&self) -> bool {
         let inside = |span: [isize; 2], size: usize| span[0] >= 0 && span[1] <= size as isize;
@@ -150,8 +150,8 @@ impl Correlation {
         }
     }
 
-    /// Stripes of output rows that an image is cut into, so that there is enough to share and a stripe's input stays in
-    /// the cache.
+    /// The number of stripes of output rows that an image is divided into, so that there is enough work to share and a
+    /// stripe's input stays in the cache.
     #[must_use]
     pub fn stripes(&self) -> usize {
         const UNITS: usize = 8;
@@ -192,7 +192,7 @@ impl Correlation {
         self.groups * self.depth() * columns
     }
 
-    /// Elements of a thread's stripe with its padding.
+    /// Elements of a thread's stripe, including its padding.
     #[must_use]
     pub fn stripe_len(&self) -> usize {
         if self.in_place() {
@@ -224,21 +224,21 @@ pub fn class_rows(first: usize, step: usize, count: usize, from: usize, to: usiz
     (at(from), at(to))
 }
 
-/// How the gradient of a weight is cut up.
+/// How the gradient of a weight is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightPlan {
-    /// Images whose padded copies are side by side, so that a reduction is long enough.
+    /// The number of images whose padded copies are concatenated, so that a reduction is long enough.
     pub images: usize,
-    /// Chunks of the batch with sums of their own; 1 where threads share the output instead.
+    /// The number of chunks of the batch with separate sums; 1 if threads share the output instead.
     pub chunks: usize,
-    /// Rows of a padded image, and columns; the image's first row and column in it.
+    /// Rows and columns of a padded image; the image's first row and column in it.
     pub padded: [usize; 2],
     pub in_place: bool,
-    /// Taps along a row that are one stretch in memory.
+    /// The number of taps along a row that are contiguous in memory.
     pub merged: bool,
 }
 
-/// How the gradient of a weight is cut up.
+/// How the gradient of a weight is divided.
 #[must_use]
 pub fn weight_plan(g: &ConvGeometry) -> WeightPlan {
     const REDUCTION: usize = 256;
@@ -262,7 +262,7 @@ impl WeightPlan {
         if self.in_place { 0 } else { (self.images * self.padded[0] * self.padded[1] * g.c).next_multiple_of(LINE) }
     }
 
-    /// Elements of the chunks' own sums.
+    /// Elements of the chunks' separate sums.
     #[must_use]
     pub fn partials_len(&self, g: &ConvGeometry) -> usize {
         let weight = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
@@ -270,10 +270,10 @@ impl WeightPlan {
     }
 }
 
-/// Whether the convolution has a kernel here: its offsets must fit the tables.
+/// Checks whether a kernel supports the convolution: its offsets must fit the tables.
 ///
 /// # Errors
-/// Where they do not.
+/// If they do not.
 pub fn accepts(op: &OpKind) -> Result<(), String> {
     let (OpKind::Conv2d(ops::Conv2d { geometry: g, .. })
     | OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, .. })
@@ -302,7 +302,7 @@ pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
     Correlation::of(op).map_or(0, |c| 4 * (c.packed_len(isa).next_multiple_of(LINE) + threads * c.stripe_len()))
 }
 
-/// Whether a convolution is large enough for its work to be shared.
+/// Whether a convolution is large enough for its work to be shared among threads.
 #[must_use]
 pub fn is_parallel(op: &OpKind, isa: Isa) -> bool {
     let rate = match isa {

@@ -1,8 +1,8 @@
-//! How the CPU's matrix products and convolutions are cut up: pure functions of shape and instruction set.
+//! How the CPU's matrix products and convolutions are divided: pure functions of shape and instruction set.
 //!
-//! Selection asks here whether a kernel takes an operation, how much scratch it needs and what it costs; the kernels
-//! take their blocking from the same functions, so that plan and kernel cannot disagree. Nothing here depends on the
-//! number of threads except the size of scratch, and no result of a kernel does.
+//! Selection uses these functions to decide whether a kernel supports an operation, how much scratch memory it needs
+//! and what it costs; the kernels take their blocking from the same functions, so that plan and kernel cannot disagree.
+//! Only the size of scratch memory depends on the number of threads, and no result of a kernel does.
 
 use crate::ops::{Gemm, OpKind, Trans};
 use crate::select::target::Isa;
@@ -34,32 +34,33 @@ pub const fn tile_shape(isa: Isa) -> TileShape {
     }
 }
 
-/// `total` cut into `parts` stretches whose lengths differ by at most one: start and length of stretch `i`.
+/// `total` divided into `parts` ranges whose lengths differ by at most one: start and length of range `i`.
 #[must_use]
 pub const fn stretch(total: usize, parts: usize, i: usize) -> (usize, usize) {
     let (base, more) = (total / parts, total % parts);
     (i * base + if i < more { i } else { more }, base + (i < more) as usize)
 }
 
-/// How a product is cut into tiles.
+/// How a product is divided into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GemmBlocking {
     /// Tiles down the rows, of nearly equal height.
     pub row_tiles: usize,
     /// Panels of columns; all but the last are as wide as a tile.
     pub panels: usize,
-    /// Stretches of the reduction; partial sums pass through the output.
+    /// The number of ranges of the reduction; partial sums are stored in the output.
     pub k_blocks: usize,
-    /// `a` is rearranged in a phase of its own, tile by tile.
+    /// `a` is rearranged in a separate phase, tile by tile.
     pub pack_a: bool,
-    /// Each panel of `b` is rearranged by who uses it.
+    /// Each panel of `b` is rearranged by the thread that uses it.
     pub pack_b: bool,
 }
 
-/// The reduction stretch that keeps a packed panel of `b` and a tile's rows of `a` in the first-level cache.
+/// The length of a range of the reduction for which a packed panel of `b` and a tile's rows of `a` stay in the
+/// first-level cache.
 const K_BLOCK: usize = 256;
 
-/// How a product is cut up.
+/// How a product is divided.
 #[must_use]
 pub fn gemm_blocking(g: &Gemm, isa: Isa) -> GemmBlocking {
     let tile = tile_shape(isa);
@@ -67,9 +68,9 @@ pub fn gemm_blocking(g: &Gemm, isa: Isa) -> GemmBlocking {
     let panels = g.n.div_ceil(tile.columns());
     let pack_b = match g.trans {
         Trans::Nt => true,
-        // Plain code has no masked loads worth the name: its tails are padded.
+        // Plain code has no efficient masked loads, so that its last columns are padded.
         Trans::Nn | Trans::Tn if isa == Isa::Portable && !g.n.is_multiple_of(tile.lanes) => true,
-        // A panel in place is spread over as many lines and pages as it has rows.
+        // A panel that is not packed extends over as many cache lines and pages as it has rows.
         Trans::Nn | Trans::Tn => row_tiles >= 3 && g.k * g.n > 128 * 128,
     };
     let pack_a = match g.trans {
@@ -96,8 +97,8 @@ impl GemmBlocking {
 /// Elements in a cache line.
 const LINE: usize = 16;
 
-/// Work below this many microseconds stays on one thread: handing it over would save little, and cost more than it
-/// saves where two threads share a core.
+/// Work below this many microseconds stays on one thread: sharing it would save little, and would cost more than it
+/// saves if two threads share a core.
 pub const PARALLEL_US: f64 = 8.0;
 
 /// Bytes of scratch that the kernel for `op` needs when up to `threads` threads share it; 0 for operations that are not
@@ -113,10 +114,10 @@ pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
     }
 }
 
-/// A rough time of `op` on one thread in microseconds; 0 for operations that are not handled here.
+/// An estimate of the time of `op` on one thread in microseconds; 0 for operations that are not handled here.
 #[must_use]
 pub fn cost_us(op: &OpKind, isa: Isa) -> f64 {
-    // Multiply-adds in a microsecond at a usual clock, somewhat below what large shapes reach.
+    // Multiply-adds in a microsecond at a usual clock, slightly below the rate of large shapes.
     let rate = match isa {
         Isa::Portable => 6e3,
         Isa::Avx2 => 4e4,

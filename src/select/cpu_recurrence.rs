@@ -1,5 +1,5 @@
-//! How the CPU's recurrences lay out their weights and their scratch memory: pure functions of shape and instruction
-//! set, which the kernels read too.
+//! The layout of the CPU's recurrences: weights and scratch memory, as pure functions of shape and instruction set,
+//! which the kernels use too.
 
 use super::cpu_gemm::tile_shape;
 use super::cpu_rest;
@@ -10,18 +10,19 @@ use crate::select::target::Isa;
 /// Floats in a line of the cache.
 const LINE: usize = 16;
 
-/// Tiles of samples that are processed together: their panel of the weight stays in the first-level cache meanwhile.
+/// The number of tiles of samples that are processed together, while their panel of the weight stays in the first-level
+/// cache.
 const TILES_TOGETHER: usize = 4;
 
-/// Columns of the weight whose products are added to the input part; those behind them, of a GRU's last gate, are kept
-/// by themselves, where the reset gate finds them.
+/// The number of columns of the weight whose products are added to the input part; the columns after them, of a GRU's
+/// last gate, are stored separately, because the reset gate multiplies them.
 #[must_use]
 pub const fn added_columns(g: &RecurrenceGeometry) -> usize {
     if matches!(g.cell, Cell::Gru) { 2 * g.units } else { g.wide() }
 }
 
-/// Panels of the weight, of which those before the second number are added to the input part. A panel holds `units`
-/// rows of a tile's columns.
+/// Panels of the weight; those before the second number are added to the input part. A panel contains `units` rows of a
+/// tile's columns.
 #[must_use]
 pub const fn panels(g: &RecurrenceGeometry, isa: Isa) -> (usize, usize) {
     let columns = tile_shape(isa).columns();
@@ -29,7 +30,7 @@ pub const fn panels(g: &RecurrenceGeometry, isa: Isa) -> (usize, usize) {
     (added + (g.wide() - added_columns(g)).div_ceil(columns), added)
 }
 
-/// Panels of the transposed weight. A panel holds as many rows as there are gates' values, of a tile's columns.
+/// Panels of the transposed weight. A panel contains a row of a tile's columns for each value of the gates.
 #[must_use]
 pub const fn panels_back(g: &RecurrenceGeometry, isa: Isa) -> usize {
     g.units.div_ceil(tile_shape(isa).columns())
@@ -53,7 +54,7 @@ pub const fn packed_back_len(g: &RecurrenceGeometry, isa: Isa) -> usize {
     (panels_back(g, isa) * g.wide() * tile_shape(isa).columns()).next_multiple_of(LINE)
 }
 
-/// Floats of a gradient that passes from one position to the one before, for all samples.
+/// Floats of a gradient that passes from one position to the preceding one, for all samples.
 #[must_use]
 pub const fn carry_len(g: &RecurrenceGeometry) -> usize {
     (g.batch * g.units).next_multiple_of(LINE)
@@ -73,7 +74,7 @@ pub fn workspace_bytes(op: &OpKind, isa: Isa) -> Option<usize> {
     Some(floats * size_of::<f32>())
 }
 
-/// Whether the fast kernel is shared among threads, which take samples of their own.
+/// Whether the fast kernel is shared among threads, each of which processes its own samples.
 #[must_use]
 pub fn is_parallel(op: &OpKind, g: &RecurrenceGeometry, threads: usize) -> bool {
     g.batch > 1 && cpu_rest::is_parallel(op, threads)

@@ -1,4 +1,4 @@
-//! What the CPU kernels that are neither products nor convolutions ask for: workspace, and whether an operation is
+//! Requirements of the CPU kernels that are neither products nor convolutions: workspace, and whether an operation is
 //! worth sharing among threads.
 
 use crate::ops::OpKind;
@@ -8,7 +8,7 @@ use crate::select::variant::Variant;
 const PARALLEL_NS: u64 = 4_000;
 
 /// Bytes of workspace that a kernel of this variant needs. Zero for products and convolutions, whose kernels have a
-/// plan of their own, and for references, which need none.
+/// separate plan, and for references, which need none.
 #[must_use]
 pub fn workspace_bytes(op: &OpKind, variant: Variant) -> usize {
     if matches!(variant, Variant::Fast(_)) { op.scratch_floats() * size_of::<f32>() } else { 0 }

@@ -1,8 +1,8 @@
-//! Which kernel runs each operation, and why the other candidates lost.
+//! Which kernel runs each operation, and why the other candidates were not chosen.
 //!
-//! [`select`] asks the [`catalogue`] for every kernel that could do each operation of a rewritten program on the
-//! [`Target`], and keeps the cheapest that accepts the shape: by measured times where a [`Tuning`] has them, else by
-//! estimate. On a GPU it then says which operations may run side by side.
+//! [`select`] gets from the [`catalogue`] every kernel that could run each operation of a rewritten program on the
+//! [`Target`], and chooses the fastest that accepts the shape: by measured times if a [`Tuning`] has them, otherwise by
+//! estimates. For a GPU it then determines which operations may run at the same time.
 
 pub mod catalogue;
 mod choose;

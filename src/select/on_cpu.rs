@@ -9,14 +9,14 @@ use crate::select::tuning::Tuning;
 use crate::select::variant::Variant;
 use std::collections::HashMap;
 
-/// Chooses kernels for the operations of a program, for each kind of operation once.
+/// Chooses kernels for the operations of a program, once for each kind of operation.
 pub(super) struct Chooser<'a> {
     program: &'a Program,
     target: &'a Target,
     cpu: CpuFacts,
     policy: Policy,
     tuning: Option<&'a Tuning>,
-    /// What was chosen before, with the bytes of the operation that it was chosen for.
+    /// Previous choices, with the bytes of the operation that they were made for.
     chosen: HashMap<&'a OpKind, Choice>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Chooser<'a> {
         Self { program, target, cpu, policy, tuning, chosen: HashMap::new() }
     }
 
-    /// The kernel of operation `index`: the fastest by remembered times where there are any, else the cheapest by
+    /// The kernel of operation `index`: the fastest by remembered times if there are any, otherwise the cheapest by
     /// estimate.
     pub(super) fn choose(&mut self, index: usize) -> Result<Choice, SelectError> {
         let op = &self.program.ops[index];
@@ -80,7 +80,7 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Every variant of an operation's kernel with its estimated time or why it is refused, and the cheapest.
+/// Every variant of an operation's kernel with its estimated time or the reason why it is refused, and the cheapest.
 fn estimated(
     kind: &OpKind,
     variants: impl Iterator<Item = Variant>,
@@ -95,7 +95,7 @@ fn estimated(
             Ok(()) => {
                 let cost = catalogue::cost_us(kind, variant, cpu);
                 candidates.push(Candidate { kernel, cost_us: Some(cost), lost: String::new() });
-                // The last of equals wins: variants come in rising order of preference.
+                // Among equals the last one is chosen: variants are in rising order of preference.
                 if best.is_none_or(|(_, b)| cost <= b) {
                     best = Some((variant, cost));
                 }

@@ -10,7 +10,7 @@ use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use std::collections::{BTreeMap, HashMap};
 
-/// What may run an operation, and what is known of it.
+/// The ways to run an operation, and what is known about them.
 struct Offers<'a> {
     stem: String,
     all: Vec<cuda::Offer>,
@@ -28,12 +28,12 @@ impl Offers<'_> {
         self.known.and_then(|known| known.get(&self.kernel(offer)).copied())
     }
 
-    /// The best offer and its time: by number where one is forced, else the fastest of those that were measured, else
-    /// the cheapest by estimate.
+    /// The best offer and its time: by index if one is forced, otherwise the fastest of those that were measured,
+    /// otherwise the cheapest by estimate.
     fn best(&self, force: Option<usize>) -> Option<(&cuda::Offer, f64)> {
         let mut usable: Vec<(&cuda::Offer, f64)> =
             self.all.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
-        // The last of equals comes first: kernels come in rising order of preference.
+        // Among equals the last one comes first: kernels are in rising order of preference.
         usable.reverse();
         usable.sort_by(|a, b| a.1.total_cmp(&b.1));
         let by_time = usable.iter().filter_map(|(o, _)| Some((*o, self.time(o)?))).min_by(|a, b| a.1.total_cmp(&b.1));
@@ -61,15 +61,15 @@ impl Offers<'_> {
     }
 }
 
-/// Chooses kernels for the operations of a program, for each kind of operation once.
+/// Chooses kernels for the operations of a program, once for each kind of operation.
 pub(super) struct Chooser<'a> {
     program: &'a Program,
     target: &'a Target,
     gpu: CudaFacts,
     real: cuda::Real,
     measured: Measured<'a>,
-    /// What was chosen before, by operation and by the type that its kernels work in, with the bytes of the operation
-    /// that it was chosen for.
+    /// Previous choices, by operation and by the type that its kernels work in, with the bytes of the operation that
+    /// they were made for.
     chosen: HashMap<(&'a OpKind, cuda::Real), Choice>,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Why there is none: most often because the network is too large for the machine.
+/// Why there is none: usually because the network is too large for the machine.
 fn no_kernel(program: &Program, index: usize, (target, gpu): (&Target, CudaFacts), offers: &Offers<'_>) -> SelectError {
     let (needed, target) = ((program.flat_len() as u64).saturating_mul(size_of::<f32>() as u64), target.name.clone());
     if needed > gpu.memory_bytes {

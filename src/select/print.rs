@@ -4,7 +4,7 @@ use crate::lower::dims;
 use crate::select::selection::Selection;
 use std::fmt;
 
-/// A line an operation with its kernel and estimate, and one line for each candidate that lost.
+/// One line for each operation with its kernel and estimate, and one line for each candidate that was not chosen.
 impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "target: {}", self.target.name)?;

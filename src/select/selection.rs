@@ -1,4 +1,4 @@
-//! What a choice of kernels consists of.
+//! The result of choosing kernels.
 
 use super::cuda;
 use crate::lower::Program;
@@ -12,20 +12,20 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// The cheapest that accepts the shape, operations fused.
+    /// The cheapest one that accepts the shape, with fused operations.
     #[default]
     Fast,
-    /// The plain-loop reference of every operation, nothing fused.
+    /// The plain-loop reference of every operation, without fusion.
     Reference,
 }
 
-/// A kernel that could do an operation, and what came of it.
+/// A kernel that could run an operation, and the result of considering it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Candidate {
     pub kernel: String,
-    /// Estimated or measured time; `None` where it was refused before.
+    /// Estimated or measured time; `None` if it was refused.
     pub cost_us: Option<f64>,
-    /// Why it was not chosen; empty for the one that was.
+    /// Why it was not chosen; empty for the chosen one.
     pub lost: String,
 }
 
@@ -34,15 +34,15 @@ pub struct Candidate {
 pub struct Choice {
     pub kernel: String,
     pub variant: Variant,
-    /// Whether threads may share the call; false where one alone was measured to be faster.
+    /// Whether threads may share the call; false if one thread alone was measured to be faster.
     pub shared: bool,
     pub cost_us: f64,
     pub workspace_bytes: u64,
     pub flops: u64,
-    /// Floating-point operations that no kernel can do without, two for a fused multiply-add.
+    /// The least number of floating-point operations of any kernel; a fused multiply-add counts as two.
     #[serde(default)]
     pub least_flops: u64,
-    /// Bytes that the operation must read and write at least.
+    /// The least number of bytes that must be read and written.
     pub bytes: u64,
     pub candidates: Vec<Candidate>,
 }
@@ -54,10 +54,10 @@ pub struct Selection {
     pub program: Program,
     /// One for each operation of the program.
     pub choices: Vec<Choice>,
-    /// What products and activations are made of.
+    /// The type of products and activations.
     pub real: cuda::Real,
-    /// The group of each operation by horizontal fusion, rising: members of one may run at the same time. Empty where
-    /// every operation runs by itself.
+    /// The group of each operation by horizontal fusion, ascending: members of one may run at the same time. Empty if
+    /// every operation runs alone.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<u32>,
 }
@@ -80,8 +80,8 @@ impl Selection {
         self.choices.iter().map(|c| c.cost_us).sum()
     }
 
-    /// The least time of the step in microseconds, by `floor` of arithmetic and bytes: members of a group run side by
-    /// side and share a launch.
+    /// The least time of the step in microseconds, by `floor` of arithmetic and bytes: members of a group run at the
+    /// same time and share a launch.
     pub fn floor_us(&self, floor: impl Fn(u64, u64) -> f64) -> f64 {
         let numbers: Vec<usize> = (0..self.choices.len()).collect();
         let together = |a: &usize, b: &usize| !self.groups.is_empty() && self.groups[*a] == self.groups[*b];

@@ -1,4 +1,4 @@
-//! What is known about the machine that a step is planned for. Plain data: a plan for a machine can be made on another.
+//! The machine that a step is planned for. Plain data: a plan for a machine can be made on another one.
 
 use crate::tensor::plural;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {
-    /// Whatever the compiler's baseline has.
+    /// The compiler's baseline.
     Portable,
     /// AVX2 with fused multiply-add.
     Avx2,
@@ -30,27 +30,27 @@ impl Isa {
 /// The machine that a step is planned for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The name that the user knows it by.
+    /// The name for the user.
     pub name: String,
     pub device: Device,
-    /// Which members of their families a GPU's own kernels are.
+    /// Whether a GPU's custom kernels are specialised or general members of their families.
     #[serde(default, skip_serializing_if = "Kernels::is_specialised")]
     pub kernels: Kernels,
 }
 
-/// Which member of its family a GPU's kernel is, where the family has both. The results are the same, bit for bit.
+/// Which member of its family is used for a GPU's kernel, if the family has both. The results are bitwise equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kernels {
-    /// The one that is compiled for the sizes of its operation: the fastest.
+    /// Compiled for the sizes of its operation; the fastest.
     #[default]
     Specialised,
-    /// The one that reads sizes from its arguments: it is there without being compiled for a new size.
+    /// Reads sizes from its arguments, so that it need not be compiled for a new size.
     General,
 }
 
 impl Kernels {
-    /// Whether it is [`Self::Specialised`], which texts leave out.
+    /// Whether it is [`Self::Specialised`], which is omitted in serialised data.
     const fn is_specialised(&self) -> bool {
         matches!(self, Self::Specialised)
     }
@@ -58,17 +58,17 @@ impl Kernels {
     /// The kind with this name, `specialised` or `general`; an empty name is the default.
     ///
     /// # Errors
-    /// For other names, in words.
+    /// For other names, a message.
     pub fn named(name: &str) -> Result<Self, String> {
         match name.trim() {
             "" | "specialised" => Ok(Self::Specialised),
             "general" => Ok(Self::General),
-            other => Err(format!("there are no {other:?} kernels; write `specialised` or `general`")),
+            other => Err(format!("{other:?} is not a kind of kernels; write `specialised` or `general`")),
         }
     }
 }
 
-/// What kind of device it is, with the facts that planning needs.
+/// The kind of device, with the properties that planning needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
 pub enum Device {
@@ -76,7 +76,7 @@ pub enum Device {
     Cuda(CudaFacts),
 }
 
-/// A CPU as the planner sees it.
+/// A CPU, as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuFacts {
     pub isa: Isa,
@@ -84,10 +84,10 @@ pub struct CpuFacts {
     pub threads: usize,
 }
 
-/// An NVIDIA GPU as the planner sees it.
+/// An NVIDIA GPU, as the planner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CudaFacts {
-    /// The number of the device among this machine's.
+    /// The device's number on this machine.
     pub ordinal: u32,
     /// Compute capability, major and minor.
     pub capability: (u32, u32),
@@ -118,7 +118,7 @@ impl Target {
         Self { kernels, ..self }
     }
 
-    /// An NVIDIA H200 with all libraries: what plans are made for where no GPU is.
+    /// An NVIDIA H200 with all libraries, for which plans are made if there is no GPU.
     #[must_use]
     pub fn h200() -> Self {
         let facts = CudaFacts {
@@ -132,7 +132,7 @@ impl Target {
         Self::cuda("NVIDIA H200", facts)
     }
 
-    /// The GPU's facts, where it is one.
+    /// The properties of the GPU, if it is one.
     #[must_use]
     pub const fn as_cuda(&self) -> Option<CudaFacts> {
         match &self.device {
@@ -141,7 +141,7 @@ impl Target {
         }
     }
 
-    /// The CPU's facts, where it is one.
+    /// The properties of the CPU, if it is one.
     #[must_use]
     pub const fn as_cpu(&self) -> Option<CpuFacts> {
         match &self.device {

@@ -1,9 +1,9 @@
-//! How many threads share a step.
+//! Chooses how many threads share a step.
 //!
-//! Each operation that threads share is cut among them and ends in a meeting of all, which takes the longer the more
-//! they are; the other operations run on one thread while the rest wait. So a step of large operations is fastest on
-//! every core, one of small ones on few, and one without any large operation on one. The numbers of a step's results do
-//! not depend on it.
+//! Each operation that threads share is divided among them and ends with a barrier, which takes longer with more
+//! threads; the other operations run on one thread while the rest wait. So a step of large operations is fastest on
+//! every core, one of small operations on few, and one without any large operation on one. The numerical results of a
+//! step do not depend on the number of threads.
 
 use super::{catalogue, cpu_conv, cpu_gemm, cpu_rest};
 use crate::lower::Program;
@@ -13,14 +13,14 @@ use crate::select::variant::Variant;
 use crate::tensor::plural;
 use serde::Serialize;
 
-/// What an operation takes on one core, and whether threads share it.
+/// The time of an operation on one core, and whether threads share it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Work {
     pub us: f64,
     pub shared: bool,
 }
 
-/// Where a number of threads comes from.
+/// How a number of threads was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub enum ThreadsBy {
@@ -28,13 +28,13 @@ pub enum ThreadsBy {
     Option,
     /// Given by `STEPGRAPH_THREADS`.
     Variable,
-    /// Measured on this machine for this very step: microseconds of a step, and on one thread.
+    /// Measured on this machine for this step: microseconds of a step, and on one thread.
     Measured { us: f64, one_us: f64 },
     /// Estimated from the costs of the step's operations: microseconds of a step, and on one thread.
     Estimated { us: f64, one_us: f64 },
 }
 
-/// How many threads share a step, and why.
+/// The number of threads that share a step, and how it was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threads {
     pub count: usize,
@@ -49,7 +49,7 @@ impl std::fmt::Display for Threads {
         let Self { count, cores, by } = self;
         let (threads, cores_are) = (counted(*count, "thread"), counted(*cores, "core"));
         match by {
-            ThreadsBy::Option => write!(f, "{threads} as asked; usable: {cores_are}"),
+            ThreadsBy::Option => write!(f, "{threads} as requested; usable: {cores_are}"),
             ThreadsBy::Variable => write!(f, "{threads} by STEPGRAPH_THREADS; usable: {cores_are}"),
             ThreadsBy::Measured { us, one_us } => {
                 write!(f, "{threads} of {cores_are}: fastest when measured, {us:.0} us a step, {one_us:.0} us on one")
@@ -65,18 +65,18 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {}", plural(count as u64, noun))
 }
 
-/// The most threads that share a step.
+/// The largest number of threads that share a step.
 pub const MOST_THREADS: usize = 64;
 
-/// A meeting of two threads, in microseconds, and what each doubling of their number adds: as measured on a processor
-/// of 16 cores.
+/// The time of a barrier of two threads, in microseconds, and what each doubling of their number adds, as measured on a
+/// processor with 16 cores.
 const MEETING_US: f64 = 0.3;
 const DOUBLING_US: f64 = 0.6;
-/// Fewer threads that are slower by no more than this share are taken all the same: they leave cores to others, and the
-/// estimate is no better.
+/// Fewer threads are used if they are slower by no more than this share: they leave cores to other programs, and the
+/// estimate is no more accurate than that.
 const NEARLY: f64 = 1.05;
 
-/// The numbers of threads that are worth a trial on so many cores: powers of two, and all of them.
+/// The numbers of threads that are worth trying on this many cores: powers of two, and all cores.
 #[must_use]
 pub fn thread_counts(cores: usize) -> Vec<usize> {
     let most = cores.clamp(1, MOST_THREADS);
@@ -85,7 +85,7 @@ pub fn thread_counts(cores: usize) -> Vec<usize> {
     counts
 }
 
-/// What the operations of a fused program take on one core with an instruction set.
+/// The times of the operations of a fused program on one core with an instruction set.
 #[must_use]
 pub fn work_of(program: &Program, isa: Isa) -> Vec<Work> {
     program.ops.iter().map(|op| work_of_op(&op.kind, isa)).collect()
@@ -105,7 +105,7 @@ fn work_of_op(kind: &OpKind, isa: Isa) -> Work {
     Work { us, shared }
 }
 
-/// The time of a step on so many threads, in microseconds.
+/// The time of a step on this many threads, in microseconds.
 #[must_use]
 pub fn step_us(work: &[Work], threads: usize) -> f64 {
     let count = threads.max(1) as f64;
@@ -113,8 +113,8 @@ pub fn step_us(work: &[Work], threads: usize) -> f64 {
     work.iter().map(|w| if w.shared && threads > 1 { w.us / count + meeting } else { w.us }).sum()
 }
 
-/// The number of threads with which a step is fastest on so many cores by estimate; the fewest of those that are nearly
-/// as fast.
+/// The number of threads with which a step is fastest on this many cores by estimate; the smallest of those that are
+/// nearly as fast.
 #[must_use]
 pub fn choose_threads(work: &[Work], cores: usize) -> Threads {
     let times: Vec<(usize, f64)> = thread_counts(cores).into_iter().map(|n| (n, step_us(work, n))).collect();
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn large_steps_have_every_core_and_small_ones_few() {
+    fn large_steps_use_every_core_and_small_ones_few() {
         let tiny = work("64", 64, &dense(128));
         let small = work("784", 128, &[dense(512), dense(512)].join(", "));
         let wide = work("1024", 256, &[dense(1024), dense(1024)].join(", "));
@@ -164,7 +164,7 @@ mod tests {
         let lenet =
             [&conv(32), &conv(64), r#"{"type": "max_pool2d", "size": 2}"#, r#"{"type": "flatten"}"#, &dense(128)];
         let lenet = work("1, 28, 28", 128, &lenet.join(", "));
-        // What was fastest of 1, 2, 4, 8 and 16 threads on a processor of 16 cores, and what is nearly as fast.
+        // The fastest of 1, 2, 4, 8 and 16 threads on a processor with 16 cores, and those that are nearly as fast.
         let table: [(&str, &[Work], usize, &[usize]); 12] = [
             ("tiny", &tiny, 16, &[1, 2]),
             ("tiny", &tiny, 1, &[1]),

@@ -1,6 +1,7 @@
-//! Times of kernels that were measured on a machine: they go before estimates.
+//! Times of kernels that were measured on a machine, which are used instead of estimates.
 //!
-//! Plain data. It is measured by `train::tune` and kept in a file by `train::remembered`; here it is only looked up.
+//! Plain data. It is measured by `train::tune` and stored in a file by `train::remembered`; this module only looks it
+//! up.
 
 use super::catalogue;
 use crate::ops::OpKind;
@@ -14,7 +15,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunedDevice {
-    /// The processor's own name.
+    /// The name that the processor reports.
     pub cpu: String,
     pub isa: Isa,
     pub threads: usize,
@@ -25,7 +26,7 @@ pub struct TunedDevice {
 #[serde(deny_unknown_fields)]
 pub struct Timing {
     pub variant: Variant,
-    /// Whether the threads shared the call; otherwise one ran it alone.
+    /// Whether the threads shared the call; otherwise one thread ran it alone.
     pub shared: bool,
     pub us: f64,
 }
@@ -40,7 +41,7 @@ pub struct Tuning {
 }
 
 impl TunedDevice {
-    /// The device of a target, where it is a CPU.
+    /// The device of a target, if it is a CPU.
     #[must_use]
     pub fn of(target: &Target, cpu: String) -> Option<Self> {
         target.as_cpu().map(|CpuFacts { isa, threads }| Self { cpu, isa, threads })
@@ -54,10 +55,10 @@ impl Tuning {
         Self { device, times: BTreeMap::new() }
     }
 
-    /// What an operation is found by: its kind with every dimension, as JSON.
+    /// The key of an operation: its kind with every dimension, as JSON.
     #[must_use]
     pub fn key(kind: &OpKind) -> String {
-        // Plain data with text keys always serialises; an empty key would find nothing.
+        // Plain data with text keys always serialises; an empty key would match nothing.
         serde_json::to_string(kind).unwrap_or_default()
     }
 
@@ -67,8 +68,8 @@ impl Tuning {
         self.times.get(&Self::key(kind)).map_or(&[], Vec::as_slice)
     }
 
-    /// The fastest measured kernel of an operation that the machine accepts now; `None` where there is none, or where
-    /// the times are another machine's.
+    /// The fastest measured kernel of an operation that the machine accepts now; `None` if there is none, or if the
+    /// times are those of another machine.
     #[must_use]
     pub fn fastest(&self, kind: &OpKind, cpu: CpuFacts) -> Option<Timing> {
         if (self.device.isa, self.device.threads) != (cpu.isa, cpu.threads) {
@@ -81,13 +82,13 @@ impl Tuning {
         usable.min_by(|a, b| a.us.total_cmp(&b.us)).copied()
     }
 
-    /// Adds times, in place of older ones of the same operations.
+    /// Adds times, replacing older ones of the same operations.
     pub fn merge(&mut self, newer: Self) {
         self.times.extend(newer.times);
     }
 
     /// Writes measured times into the candidates of an operation, with what they lost against, and adds those that
-    /// differ by sharing alone.
+    /// differ only in sharing.
     pub(super) fn explain(&self, kind: &OpKind, winner: Timing, candidates: &mut Vec<Candidate>) {
         for timing in self.of(kind) {
             let name = candidate_name(kind, timing.variant, timing.shared);
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_sound_time_of_this_machine_counts() {
+    fn the_fastest_valid_time_of_this_machine_is_used() {
         let kind = OpKind::Fill(ops::Fill { len: 100 });
         let times = [
             timing(Isa::Avx512, true, 5.0),
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_times_decide_and_say_so() {
+    fn remembered_times_decide_and_are_reported() {
         let preset = read_preset(BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text).unwrap();
         let model = check(&preset).model.unwrap();
         let options = Options::train(Target::cpu(Isa::Avx512, 2));
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(lost("f32_avx2_v0, on one thread"), "");
         assert!(lost("f32_ref_v0").contains("estimated") && lost("f32_ref_v0").contains("never measured"));
         assert!(tuned.selection.to_string().contains("on one thread"));
-        // Other operations, and plans for other machines, are as without.
+        // Other operations, and plans for other machines, do not change.
         assert!(tuned.selection.choices.iter().zip(&plain.selection.choices).enumerate().all(|(i, (a, b))| {
             let same_kind = plain.plan.program.ops[i].kind == plain.plan.program.ops[op].kind;
             same_kind || a == b

@@ -1,25 +1,25 @@
-//! The implementations that an operation may have.
+//! The implementations of an operation.
 
 use super::cuda::Route;
 use crate::select::target::Isa;
 use serde::{Deserialize, Serialize};
 
-/// One implementation of an operation; the tail of a kernel id, such as `f32_avx512_v0`.
+/// One implementation of an operation; the suffix of a kernel id, such as `f32_avx512_v0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Variant {
-    /// Plain loops in f32: the specification that the others are compared with.
+    /// Plain loops in f32, which the others are compared with.
     RefF32,
     /// The same plain loops in f64, for gradient checks.
     RefF64,
     /// The fast kernel for one instruction set.
     Fast(Isa),
-    /// A GPU's kernel; its id ends in the name that its family gives it.
+    /// A GPU's kernel; its id ends in the name that its family chooses.
     Cuda(Route),
 }
 
 impl Variant {
-    /// The tail of the kernel id.
+    /// The suffix of the kernel id.
     #[must_use]
     pub const fn suffix(self) -> &'static str {
         match self {

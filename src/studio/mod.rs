@@ -1,12 +1,12 @@
 //! The studio: one window in which the user builds a network, sees how its training step is compiled, and watches it
 //! learn.
 //!
-//! The thread that draws only draws. Compiling, training, and reading files happen on threads of their own, behind
-//! bounded channels; an answer to an older revision of the document is dropped. The document changes by
-//! [`document::edit::Edit`]s alone.
+//! The thread that draws does nothing else. Compiling, training, and reading files happen on other threads, behind
+//! bounded channels; an answer to an older revision of the document is dropped. The document changes only by
+//! [`document::edit::Edit`]s.
 //!
-//! The rooms, in the order of their imports: each imports from those before it only, and inside a room there are no
-//! circles.
+//! The folders, in the order of their imports: each imports only from those before it, and there are no circular
+//! imports inside a folder.
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -20,8 +20,8 @@
 //! | `panels` | the parts of the window: each draws a view model and pushes commands to a queue |
 //! | `shell` | the window: its state, what each command and request does, settings, notices, the tour |
 //!
-//! A panel sees its view model, what it remembers itself and a queue of commands. It imports neither `document`,
-//! `jobs`, `run` nor `shell`. Commands and requests are carried out in one place, `shell::actions`.
+//! A panel receives its view model, its own state and a queue of commands. It imports neither `document`, `jobs`, `run`
+//! nor `shell`. Commands and requests are performed in one place, `shell::actions`.
 
 pub mod commands;
 pub mod document;
@@ -38,13 +38,13 @@ pub use shell::app::{Startup, StudioApp};
 use shell::window;
 use std::path::PathBuf;
 
-/// The name under which the system knows the window.
+/// The name of the window in the system.
 const APP_ID: &str = "stepgraph";
 
 /// Opens the studio with this preset, or with the network that was open last, and returns when its window is closed.
 ///
 /// # Errors
-/// Where no window can be opened: the message says which commands need none.
+/// If no window can be opened: the message says which commands work without one.
 pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let recovery = directories::ProjectDirs::from("", "", APP_ID).map(|d| d.data_local_dir().join("unsaved"));
     let target = crate::exec::cpu::host_target(crate::exec::cpu::default_threads());
@@ -67,8 +67,8 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     })
 }
 
-/// The system's own words. The library that opens windows puts the place in its source before them, which means nothing
-/// to a user.
+/// The message of the system. The library that opens windows puts a location in its source before it, which is of no
+/// use to the user.
 fn reason(text: &str) -> &str {
     text.split_once("os error at ").and_then(|(_, rest)| rest.split_once(": ")).map_or(text, |(_, reason)| reason)
 }

@@ -1,4 +1,4 @@
-//! Sizes in bytes that print for people.
+//! Sizes in bytes, with a text form.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

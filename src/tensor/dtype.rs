@@ -20,7 +20,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes an element takes.
+    /// The size of an element in bytes.
     #[must_use]
     pub const fn size(self) -> usize {
         match self {

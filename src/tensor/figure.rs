@@ -1,15 +1,15 @@
-//! Numbers as text, wherever they are printed.
+//! Numbers as text, the same in all outputs.
 
-/// From this magnitude on, a number is written in scientific form.
+/// From this magnitude on, a number is written in scientific notation.
 const LARGE: f64 = 1e6;
 
-/// A number with so many decimals; a large one in scientific form: `0.1250`, `7.72e27`.
+/// A number with this many decimals; a large one in scientific notation: `0.1250`, `7.72e27`.
 #[must_use]
 pub fn figure(value: f64, decimals: usize) -> String {
     if value.is_finite() && value.abs() >= LARGE { scientific(value, 2) } else { format!("{value:.decimals$}") }
 }
 
-/// A number in scientific form with at most so many decimals and without zeros at their end: `7.72e27`, `1e30`.
+/// A number in scientific notation with at most this many decimals and without trailing zeros: `7.72e27`, `1e30`.
 #[must_use]
 pub fn scientific(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$e}");
@@ -18,7 +18,7 @@ pub fn scientific(value: f64, decimals: usize) -> String {
     format!("{number}e{power}")
 }
 
-/// A noun as it follows its number: `step` behind 1, `steps` behind every other.
+/// A noun that follows a number: `step` after 1, `steps` after every other number.
 #[must_use]
 pub fn plural(count: u64, noun: &str) -> String {
     match noun {
@@ -26,6 +26,12 @@ pub fn plural(count: u64, noun: &str) -> String {
         noun if ["ch", "s", "x"].iter().any(|end| noun.ends_with(end)) => format!("{noun}es"),
         noun => format!("{noun}s"),
     }
+}
+
+/// A number with its noun: `1 sample`, `12,345 samples`.
+#[must_use]
+pub fn counted(value: u64, noun: &str) -> String {
+    format!("{} {}", grouped(value, ','), plural(value, noun))
 }
 
 /// A whole number with its digits in groups of three: `12,345` with a comma between them.
@@ -47,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_of_a_thing_is_no_plural() {
+    fn a_single_item_is_singular() {
         assert_eq!(
             [(0, "step"), (1, "step"), (2, "step"), (1, "class"), (3, "class"), (3, "batch")]
                 .map(|(n, s)| plural(n, s)),

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// What the names of files that are being written start and end with.
+/// The prefix and the suffix of the names of files that are being written.
 const PREFIX: &str = ".stepgraph-";
 const SUFFIX: &str = ".part";
 /// If files cannot be locked, a file of this age counts as abandoned: no file takes that long to write.
@@ -16,15 +16,15 @@ const ABANDONED_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// new one.
 ///
 /// # Errors
-/// Where the folder is missing or not writable, or the disk is full; the old file is untouched then.
+/// If the folder is missing or not writable, or the disk is full; then the old file is unchanged.
 pub fn write_atomic(path: &Path, contents: &[u8]) -> io::Result<()> {
     write_atomic_with(path, |out| out.write_all(contents))
 }
 
-/// As [`write_atomic`], with the contents written by `fill`.
+/// Like [`write_atomic`], with the contents written by `fill`.
 ///
 /// # Errors
-/// As [`write_atomic`], and where `fill` fails.
+/// As for [`write_atomic`], and if `fill` fails.
 pub fn write_atomic_with(
     path: &Path,
     fill: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>,
@@ -46,18 +46,18 @@ pub fn write_atomic_with(
     Ok(())
 }
 
-/// Makes the names in a folder survive a power failure. Some systems cannot open folders, and lose only that.
+/// Flushes the names in a folder to the disk, so that they survive a power failure. Some systems cannot open folders,
+/// and lose only that.
 pub fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }
 }
 
-/// A new file under a short name of its own, locked while it is written: if another program gets the lock, the writer
-/// has ended.
+/// A new file with a short name, locked while it is written: if another program gets the lock, the writer has ended.
 ///
 /// # Errors
-/// Where nothing can be written there; the error does not name the temporary file, which the user does not know.
+/// If no file can be created there; the error does not name the temporary file, which the user does not know.
 pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(PREFIX).suffix(SUFFIX);
@@ -70,7 +70,7 @@ pub fn temporary_in(folder: &Path) -> io::Result<NamedTempFile> {
     loop {
         let temporary = builder.tempfile_in(folder).map_err(|e| without_temporary(folder, &e))?;
         let is_locked = temporary.as_file().try_lock();
-        // Another program may have taken the new file for a leftover before it was locked: then there is a newer one.
+        // Another program may have removed the new file as abandoned before it was locked: then a newer one is created.
         if !matches!(is_locked, Err(TryLockError::WouldBlock)) && temporary.path().exists() {
             return Ok(temporary);
         }
@@ -107,7 +107,7 @@ fn remove_where_abandoned(path: &Path) {
 /// The error of a temporary file without the name of that file, which the user does not know.
 fn without_temporary(folder: &Path, error: &io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::NotFound && folder.is_dir() {
-        // Some of the system's own folders take no files.
+        // Some of the system's own folders accept no files.
         let text = format!("no file can be made in the folder {}", folder.display());
         return io::Error::new(io::ErrorKind::PermissionDenied, text);
     }
@@ -159,7 +159,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_nobody_writes_any_more_is_removed() {
+    fn abandoned_temporary_files_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for name in [".stepgraph-a.part", "run.jsonl.part", ".stepgraph-c"] {

@@ -1,4 +1,4 @@
-//! Tensors in host memory, outside any arena: data sets, checkpoints, copies for the user to look at.
+//! Tensors in host memory, outside any arena: data sets, checkpoints, and copies that are shown to the user.
 
 use super::{DType, Shape};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ impl TryFrom<Parts> for HostTensor {
     }
 }
 
-/// What can be wrong about a tensor's bytes.
+/// Errors of a tensor's bytes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum TensorError {
     #[error("a {dtype} tensor of shape {shape} takes {expected} bytes, found {found}")]
@@ -52,7 +52,7 @@ impl HostTensor {
     /// A tensor from raw little-endian bytes.
     ///
     /// # Errors
-    /// Where the number of bytes does not match type and shape.
+    /// If the number of bytes does not match type and shape.
     pub fn from_bytes(dtype: DType, shape: Shape, bytes: Vec<u8>) -> Result<Self, TensorError> {
         let expected = shape.len() * dtype.size();
         if bytes.len() != expected {
@@ -64,7 +64,7 @@ impl HostTensor {
     /// A tensor from typed values; `values.len()` must be the number of elements of `shape`.
     ///
     /// # Errors
-    /// Where it is not.
+    /// If it is not.
     pub fn from_slice<T: Element>(shape: impl Into<Shape>, values: &[T]) -> Result<Self, TensorError> {
         Self::from_bytes(T::DTYPE, shape.into(), bytemuck::cast_slice(values).to_vec())
     }
@@ -79,7 +79,7 @@ impl HostTensor {
     /// The values, copied out with their type checked.
     ///
     /// # Errors
-    /// Where the tensor holds another type.
+    /// If the tensor holds another type.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, TensorError> {
         if self.dtype != T::DTYPE {
             return Err(TensorError::Type { expected: T::DTYPE, found: self.dtype });
@@ -87,7 +87,7 @@ impl HostTensor {
         Ok(bytemuck::pod_collect_to_vec(&self.bytes))
     }
 
-    /// The values as `f64`, whatever numeric type is stored (16-bit floats excepted: they give `None`).
+    /// The values as `f64`, for any numeric type (except 16-bit floats, which return `None`).
     #[must_use]
     pub fn to_f64(&self) -> Option<Vec<f64>> {
         fn widen<T: Element + Into<f64>>(t: &HostTensor) -> Vec<f64> {

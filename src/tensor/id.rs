@@ -1,6 +1,6 @@
-//! Numbers that name the entries of a list.
+//! Numbers that identify the entries of a list.
 
-/// Declares a newtype for the positions in a list. It is compared, ordered, hashed and serialised as its number.
+/// Declares a newtype for the indices of a list. It is compared, ordered, hashed and serialised as its number.
 macro_rules! position_id {
     ($(#[$about:meta])* $Name:ident) => {
         $(#[$about])*

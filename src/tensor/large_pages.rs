@@ -1,19 +1,19 @@
-//! Large stretches of host memory. A system hands out memory page by page where it is first touched, which takes longer
-//! than filling it: half a second for 650 MB in pages of 4 KiB, a tenth of that in pages of 2 MiB.
+//! Large allocations of host memory. A system provides memory page by page when it is first accessed, which takes
+//! longer than filling it: half a second for 650 MB in pages of 4 KiB, a tenth of that in pages of 2 MiB.
 
 use bytemuck::Pod;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The pages that are asked for. Memory that begins at one holds more of them.
+/// The size of large pages. Memory that is aligned to it contains more of them.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the system for large pages in memory that is not yet touched. It may not heed that, and what it hands out is
-/// the same otherwise.
+/// Requests large pages for memory that has not been accessed yet. The system may ignore this; the memory is the same
+/// otherwise.
 ///
 /// # Safety
-/// The memory is the caller's.
+/// The memory belongs to the caller.
 pub(crate) unsafe fn advise(start: *mut u8, bytes: usize) {
     let skipped = start.align_offset(HUGE_PAGE).min(bytes);
     let whole = (bytes - skipped) / HUGE_PAGE * HUGE_PAGE;
@@ -31,7 +31,7 @@ pub(crate) unsafe fn advise(start: *mut u8, bytes: usize) {
     }
 }
 
-/// An empty vector with room for `len` elements, in large pages where they fill some.
+/// An empty vector with capacity for `len` elements, in large pages if it is large enough.
 pub(crate) fn room<T: Pod>(len: usize) -> Vec<T> {
     let mut out: Vec<T> = Vec::with_capacity(len);
     // SAFETY: the vector has room for as many.
@@ -39,7 +39,7 @@ pub(crate) fn room<T: Pod>(len: usize) -> Vec<T> {
     out
 }
 
-/// So many zero bytes, in large pages where they fill some.
+/// This many zero bytes, in large pages if they are large enough.
 pub(crate) fn zero_bytes(len: usize) -> Vec<u8> {
     let mut out = vec![0; len];
     // SAFETY: the vector has this length.
@@ -47,17 +47,17 @@ pub(crate) fn zero_bytes(len: usize) -> Vec<u8> {
     out
 }
 
-/// The same elements in memory of their own.
+/// The same elements in separate memory.
 pub(crate) fn copied<T: Pod>(from: &[T]) -> Vec<T> {
     let mut out = room(from.len());
     out.extend_from_slice(from);
     out
 }
 
-/// An empty vector with room for so many bytes, which may be more than any memory.
+/// An empty vector with capacity for this many bytes, which may be more than the memory.
 ///
 /// # Errors
-/// Where the system has not so many.
+/// If the system does not have that much memory.
 pub(crate) fn try_room(len: usize) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     out.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -66,10 +66,10 @@ pub(crate) fn try_room(len: usize) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// A file's bytes.
+/// The bytes of a file.
 ///
 /// # Errors
-/// What the system says.
+/// If the system reports an error.
 pub(crate) fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn large_memory_is_as_good_as_any() {
+    fn large_allocations_have_the_right_contents() {
         for len in [0, 1, HUGE_PAGE - 1, HUGE_PAGE, 3 * HUGE_PAGE + 17] {
             let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
             assert_eq!(copied(&bytes), bytes);

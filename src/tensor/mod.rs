@@ -17,7 +17,7 @@ pub(crate) mod temporary;
 
 pub use bytes::{Bytes, align_up};
 pub use dtype::DType;
-pub use figure::{figure, grouped, plural, scientific};
+pub use figure::{counted, figure, grouped, plural, scientific};
 pub use files::{
     is_wrong_place, remove_leftovers, sync_folder, temporary_in, write_advice, write_atomic, write_atomic_with,
 };

@@ -32,13 +32,13 @@ pub trait Numbers: Sized {
     /// Writes them.
     ///
     /// # Errors
-    /// Where the writer fails.
+    /// If the writer fails.
     fn write<S: Serializer>(&self, writer: S) -> Result<S::Ok, S::Error>;
 
     /// Reads what [`Self::write`] wrote.
     ///
     /// # Errors
-    /// Where there is something else.
+    /// If there is something else.
     fn read<'de, D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error>;
 }
 
@@ -85,7 +85,7 @@ impl Numbers for Vec<f32> {
 /// Writes numbers.
 ///
 /// # Errors
-/// Where the writer fails.
+/// If the writer fails.
 pub fn serialize<T: Numbers, S: Serializer>(value: &T, writer: S) -> Result<S::Ok, S::Error> {
     value.write(writer)
 }
@@ -93,7 +93,7 @@ pub fn serialize<T: Numbers, S: Serializer>(value: &T, writer: S) -> Result<S::O
 /// Reads numbers.
 ///
 /// # Errors
-/// Where there is something else.
+/// If there is something else.
 pub fn deserialize<'de, T: Numbers, D: Deserializer<'de>>(reader: D) -> Result<T, D::Error> {
     T::read(reader)
 }

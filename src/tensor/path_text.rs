@@ -1,4 +1,5 @@
-//! Paths in JSON, which holds Unicode alone: a path of other bytes is written as it is shown, with its bytes beside it.
+//! Paths in JSON, which contains only Unicode: a path of other bytes is written as it is shown, together with its
+//! bytes.
 //!
 //! For fields with `#[serde(with = "path_text")]`.
 
@@ -11,13 +12,13 @@ use std::path::{Path, PathBuf};
 enum Written {
     Text(String),
     Bytes {
-        /// As people read it.
+        /// The readable text.
         text: String,
         bytes: Vec<u8>,
     },
 }
 
-/// The bytes of a path that is not Unicode, where the system's paths are bytes.
+/// The bytes of a path that is not Unicode, on systems whose paths are bytes.
 #[cfg(unix)]
 fn bytes_of(path: &Path) -> Option<Vec<u8>> {
     use std::os::unix::ffi::OsStrExt;
@@ -43,7 +44,7 @@ fn path_of(text: String, _: Vec<u8>) -> PathBuf {
 /// Writes a path.
 ///
 /// # Errors
-/// Where the writer fails.
+/// If the writer fails.
 pub fn serialize<S: Serializer>(path: &Path, writer: S) -> Result<S::Ok, S::Error> {
     let text = path.to_string_lossy().into_owned();
     let bytes = if path.to_str().is_some() { None } else { bytes_of(path) };
@@ -57,7 +58,7 @@ pub fn serialize<S: Serializer>(path: &Path, writer: S) -> Result<S::Ok, S::Erro
 /// Reads a path.
 ///
 /// # Errors
-/// Where it is neither a text nor a text with bytes.
+/// If it is neither a text nor a text with bytes.
 pub fn deserialize<'de, D: Deserializer<'de>>(reader: D) -> Result<PathBuf, D::Error> {
     Ok(match Written::deserialize(reader)? {
         Written::Text(text) => text.into(),
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_the_same_after_a_file() {
+    fn a_path_is_unchanged_after_writing_and_reading() {
         let plain = Place { base: "a/caf\u{e9}".into() };
         let text = serde_json::to_string(&plain).unwrap();
         assert_eq!(text, "{\"base\":\"a/caf\u{e9}\"}");

@@ -1,6 +1,6 @@
-//! Random numbers by counter: a function of seed, stream, step and place, and of nothing that came before.
+//! Random numbers by counter: a function only of seed, stream, step and position, without a state.
 //!
-//! Neither the number of threads nor the order of work changes them, and a run that continues draws what it would have
+//! They depend neither on the number of threads nor on the order of work, and a continued run draws what it would have
 //! drawn: Philox4x32-10 (Salmon and others, *Parallel random numbers: as easy as 1, 2, 3*, 2011).
 
 /// Ten rounds of Philox4x32.
@@ -20,7 +20,7 @@ fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Four random words: block number `block` of those of a stream in a step.
+/// Four random words: block number `block` of a stream in a step.
 #[inline(always)]
 #[must_use]
 pub fn random_words(seed: i64, stream: u32, step: i64, block: u32) -> [u32; 4] {
@@ -33,7 +33,7 @@ mod tests {
 
     #[test]
     fn the_generator_has_its_published_values() {
-        // The known answers that come with the authors' library (Random123, kat_vectors).
+        // The known answers that are published with the authors' library (Random123, kat_vectors).
         assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
         assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
         let digits_of_pi = [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344];

@@ -15,13 +15,13 @@ impl Shape {
         self.0.iter().product()
     }
 
-    /// True where one dimension is zero.
+    /// True if one dimension is zero.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of elements, or `None` where the product does not fit.
+    /// Number of elements, or `None` on overflow.
     #[must_use]
     pub fn checked_len(&self) -> Option<usize> {
         self.0.iter().try_fold(1usize, |acc, &d| acc.checked_mul(d))
@@ -33,7 +33,7 @@ impl Shape {
         self.0.len()
     }
 
-    /// This shape with a batch dimension of `batch` in front.
+    /// This shape with a batch dimension of `batch` at the front.
     #[must_use]
     pub fn batched(&self, batch: usize) -> Self {
         let mut dims = Vec::with_capacity(self.0.len() + 1);

@@ -1,9 +1,9 @@
-//! Temporary files for tests, which are removed afterwards.
+//! Temporary files for tests, which are removed at the end.
 
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// A folder of its own, which is removed with the value, and the path of a file of this name in it.
+/// A new folder, which is removed with the value, and the path of a file with this name in it.
 pub fn temporary_file(name: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);

@@ -1,6 +1,6 @@
 //! What a prepared run shares with a window in the same process: its compiled step and its data, found by a key.
 //!
-//! Both are too large to be sent, and neither changes while the run lasts. A listener elsewhere makes them from the
+//! Both are too large to be sent, and neither changes during the run. A listener in another process makes them from the
 //! run's description, and compares the key of the plan that it gets.
 
 use super::RecordingPlans;
@@ -12,8 +12,8 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A checksum over a plan's values and where in the arena each of them is. Steps with the same key keep the same values
-/// in the same bytes.
+/// A checksum over a plan's values and their places in the arena. Steps with the same key store the same values in the
+/// same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PlanKey(u64);
@@ -30,7 +30,7 @@ impl PlanKey {
     }
 }
 
-/// A checksum that is written to.
+/// A checksum that implements writing.
 struct Sum(Fnv);
 
 impl Write for Sum {
@@ -40,7 +40,7 @@ impl Write for Sum {
     }
 }
 
-/// Names a prepared run.
+/// Identifies a prepared run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunKey {
     /// Counts the prepared runs of a process, from 0.
@@ -63,7 +63,7 @@ pub struct RunArtefacts {
     pub compiled: Arc<Compiled>,
     /// What plans the steps of its recordings.
     pub plans: RecordingPlans,
-    /// The data set with its split, where there is one.
+    /// The data set with its split, if there is one.
     pub data: Option<(Arc<Dataset>, Arc<Split>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Batches that a file holds: read, and compared with what the network takes.
+//! Batches from a file, compared with the network's inputs.
 
 use super::batch_shape::BatchShape;
 use super::{TensorFile, TrainError};
@@ -19,11 +19,11 @@ pub(super) struct GivenBatches {
     pub(super) x: Vec<Samples>,
     pub(super) y: Labels,
     pub(super) count: usize,
-    /// What each batch uses of it, where they differ in that.
+    /// What each batch uses of it, if batches differ in that.
     pub(super) shapes: Option<Vec<BatchShape>>,
 }
 
-/// A file of batches, whose mistakes are reported with its path.
+/// A file of batches; mistakes are reported with its path.
 struct BatchFile<'a> {
     file: &'a TensorFile,
     path: &'a Path,
@@ -31,10 +31,10 @@ struct BatchFile<'a> {
 }
 
 /// The batches of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file; with `batch.rows` and
-/// `batch.length`, where it has them.
+/// `batch.length`, if it has them.
 ///
 /// # Errors
-/// Where they are missing, have the wrong shape or type, or labels, tokens, rows or lengths out of range.
+/// If they are missing, have the wrong shape or type, or contain labels, tokens, rows or lengths out of range.
 pub(super) fn given_batches(file: &TensorFile, path: &Path, model: &Model) -> Result<GivenBatches, TrainError> {
     let file = BatchFile { file, path, model };
     let names: Vec<String> = model.inputs.iter().map(|i| format!("batch.{}", i.value_name(&model.inputs))).collect();
@@ -100,7 +100,7 @@ impl BatchFile<'_> {
         Err(TrainError::file(self.path, message, "give more batches, or a smaller train.accumulate"))
     }
 
-    /// Refuses inputs that do not have as many batches as there are of targets.
+    /// Refuses inputs whose number of batches differs from that of the targets.
     fn same_count(&self, x: &[(&str, usize)], y: usize) -> Result<(), TrainError> {
         let Some((name, count)) = x.iter().find(|(_, count)| *count != y) else { return Ok(()) };
         Err(TrainError::file(
@@ -110,8 +110,8 @@ impl BatchFile<'_> {
         ))
     }
 
-    /// What each batch uses: the first `batch.rows` samples, and of these the first `batch.length` positions. Nothing
-    /// where all batches use everything.
+    /// What each batch uses: the first `batch.rows` samples, and of these the first `batch.length` positions. `None` if
+    /// all batches use everything.
     fn shapes(&self, count: usize) -> Result<Option<Vec<BatchShape>>, TrainError> {
         let model = self.model;
         let rows = self.used("batch.rows", count, model.batch, "samples")?;
@@ -144,7 +144,8 @@ impl BatchFile<'_> {
         Ok(Some((0..count).map(|batch| BatchShape { rows: rows_of(batch), length: length_of(batch) }).collect()))
     }
 
-    /// How much of each batch is used by a tensor `[S]`; nothing where there is none, or always all of it is.
+    /// How much of each batch is used, from a tensor `[S]`; `None` if there is no such tensor, or always everything is
+    /// used.
     fn used(&self, name: &str, count: usize, most: usize, what: &str) -> Result<Option<Vec<usize>>, TrainError> {
         let Some(tensor) = self.file.get(name) else { return Ok(None) };
         let refused = |message: String, help: String| Err(TrainError::file(self.path, message, help));
@@ -189,7 +190,7 @@ impl BatchFile<'_> {
         }
     }
 
-    /// Refuses targets that the loss does not take.
+    /// Refuses targets that the loss does not accept.
     fn check_targets(&self, values: &[f32]) -> Result<(), TrainError> {
         let model = self.model;
         let is_wrong = |v: &f32| model.loss.targets() == Targets::Binary && *v != 0.0 && *v != 1.0;
@@ -200,11 +201,11 @@ impl BatchFile<'_> {
         Err(TrainError::file(self.path, message, help))
     }
 
-    /// Whole numbers; nothing where the tensor is of another type.
+    /// Whole numbers; `None` if the tensor is of another type.
     fn whole(tensor: &HostTensor) -> Option<Vec<i32>> {
         match tensor.dtype {
             DType::I32 => tensor.to_vec::<i32>().ok(),
-            // What does not fit is out of range as well.
+            // A value that does not fit the type is also out of range.
             DType::I64 | DType::U8 | DType::U16 => tensor.to_f64().map(|v| v.into_iter().map(|x| x as i32).collect()),
             _ => None,
         }

@@ -1,18 +1,18 @@
-//! What a batch really uses of its samples and positions, where the steps of a run differ in it.
+//! How much of its samples and positions a batch uses, if the steps of a run differ in that.
 
 use super::TrainError;
 use crate::data::{Batches, Position, Samples};
 use crate::model::{DataSource, DataSpec, Diagnostic, Model, Rng};
 use crate::tensor::plural;
 
-/// The generator's first stream for lengths; each epoch has the next one.
+/// The generator's first stream for lengths; epoch `n` uses the `n`-th stream after it.
 const STREAM: u64 = 0x6461_7461_0200_0000;
 
 /// The samples and positions that a batch uses: the first ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BatchShape {
     pub rows: usize,
-    /// Positions of its sequences; nothing where all steps of the run have the network's own.
+    /// Positions of its sequences; `None` if all steps of the run have the network's own.
     pub length: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl BatchShape {
     /// The network of such a batch. Where it is the whole one, nothing.
     ///
     /// # Errors
-    /// Where a layer does not take so few positions.
+    /// If a layer cannot process so few positions.
     pub(super) fn of(self, model: &Model) -> Result<Model, TrainError> {
         let rows = model.with_batch(self.rows);
         let Some(length) = self.length else { return Ok(rows) };
@@ -47,20 +47,20 @@ impl BatchShape {
     }
 }
 
-/// The lengths that the batches of a data set have.
+/// The lengths of the batches of a data set.
 pub struct Lengths {
     /// Ascending; the last one is the network's own.
     buckets: Vec<usize>,
-    /// Tokens of each sample, where samples have lengths of their own.
+    /// Tokens of each sample, if samples have different lengths.
     of_samples: Option<Vec<u32>>,
     seed: u64,
 }
 
 impl Lengths {
-    /// The lengths of a data set's batches; nothing where all are the network's own.
+    /// The lengths of a data set's batches; `None` if all are the network's own.
     ///
     /// # Errors
-    /// Where the source gives no texts, and where the network does not take one of the lengths.
+    /// If the source has no texts, or the network does not support one of the lengths.
     pub(super) fn new(spec: &DataSpec, model: &Model, x: &Samples, seed: u64) -> Result<Option<Self>, TrainError> {
         if spec.buckets.is_empty() {
             return Ok(None);
@@ -90,7 +90,7 @@ impl Lengths {
             return refused(format!("found {wrong}"), &format!("expected lengths from 1 to {whole}, the input's"));
         }
         let mut buckets = spec.buckets.clone();
-        // A text that is longer than the others must have its place, too.
+        // A text that is longer than the others must fit too.
         if of_samples.is_some() && buckets.last() != Some(&whole) {
             buckets.push(whole);
         }
@@ -101,12 +101,12 @@ impl Lengths {
         Ok(Some(lengths))
     }
 
-    /// Every length that there may be.
+    /// All possible lengths.
     pub(super) fn all(&self) -> &[usize] {
         &self.buckets
     }
 
-    /// The length of the next batch: the smallest that holds its longest sample, or one of them at random.
+    /// The length of the next batch: the smallest that fits its longest sample, or a random one.
     pub(super) fn of_next(&self, batches: &mut Batches) -> usize {
         let (_, at) = batches.upcoming();
         let place = match &self.of_samples {
@@ -127,7 +127,7 @@ pub(super) fn drawn_bucket(seed: u64, at: Position, count: usize) -> usize {
     Rng::new(seed, STREAM.wrapping_add(at.epoch)).below(count)
 }
 
-/// Tokens of a text that was filled up with zeros; at least 1.
+/// The number of tokens of a text that was padded with zeros; at least 1.
 fn own_length(tokens: &[i32]) -> u32 {
     tokens.iter().rposition(|token| *token != 0).map_or(1, |last| last as u32 + 1)
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_goes_to_the_smallest_bucket_that_holds_its_longest_sample() {
+    fn a_batch_uses_the_smallest_bucket_that_fits_its_longest_sample() {
         let of_samples = Some(vec![1, 3, 4, 9, 2, 5]);
         let lengths = Lengths { buckets: vec![2, 4, 10], of_samples, seed: 0 };
         let mut batches = Batches::new((0..6).collect(), 2, 5).unwrap();
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn drawn_lengths_follow_from_seed_and_place() {
+    fn random_lengths_depend_only_on_seed_and_position() {
         let lengths = Lengths { buckets: vec![2, 4, 10], of_samples: None, seed: 7 };
         let mut batches = Batches::new((0..100).collect(), 4, 5).unwrap();
         let mut found = Vec::new();

@@ -14,16 +14,16 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How far a feed has come.
+/// The progress of a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FeedPosition {
     Data(Position),
-    /// The number of batches handed out.
+    /// The number of batches that were used.
     Batches(usize),
 }
 
-/// A source of batches, already in the layout in which the step reads them.
+/// A source of batches, in the layout in which the step reads them.
 pub enum DataFeed {
     /// Shuffled batches of a data set.
     Data {
@@ -31,7 +31,7 @@ pub enum DataFeed {
         stored: StoredSamples,
         split: Arc<Split>,
         batches: Batches,
-        /// Where batches differ in the positions that they use.
+        /// The lengths of batches, if they differ.
         lengths: Option<Lengths>,
     },
     /// Given batches, in order.
@@ -42,14 +42,14 @@ pub enum DataFeed {
         next: usize,
         /// Samples of a batch.
         batch: usize,
-        /// What each batch uses, where they differ in it.
+        /// What each batch uses, if batches differ in that.
         shapes: Option<Vec<BatchShape>>,
     },
-    /// One random batch that stays where it is: for benchmarks.
+    /// One random batch that stays in the step's memory: for benchmarks.
     Resident,
 }
 
-/// The samples of every input of a data set in the step's layout: those of the set where that is its own layout.
+/// The samples of every input of a data set in the step's layout; those of the set itself if it has this layout.
 pub struct StoredSamples {
     set: Arc<Dataset>,
     relaid: Vec<Option<Samples>>,
@@ -69,7 +69,7 @@ impl StoredSamples {
     }
 }
 
-/// Samples in another layout than the logical one; nothing where that is the layout, as it is that of tokens.
+/// Samples in a layout other than the logical one; `None` if that is the layout, as for tokens.
 fn relaid(logical: &Samples, layout: Layout) -> Option<Samples> {
     match logical {
         Samples::Real(values) => match samples_to_stored(values, layout) {
@@ -94,7 +94,7 @@ impl DataFeed {
     /// The feed of a data set.
     ///
     /// # Errors
-    /// Where the training part is smaller than a batch, and may not be.
+    /// If the training part is smaller than a batch, and this is not allowed.
     pub fn data(
         set: Arc<Dataset>,
         split: Arc<Split>,
@@ -112,10 +112,10 @@ impl DataFeed {
         Ok(Self::Data { set, stored, split, batches, lengths: None })
     }
 
-    /// Lets the batches of a data set differ in their lengths as its description says.
+    /// Lets the batches of a data set have different lengths, as its description says.
     ///
     /// # Errors
-    /// Where the network or the source does not suit that.
+    /// If the network or the source does not support that.
     pub(super) fn vary(&mut self, spec: &DataSpec, model: &Model, seed: u64) -> Result<(), TrainError> {
         let Self::Data { set, lengths, .. } = self else { return Ok(()) };
         *lengths = match &set.inputs[..] {
@@ -128,27 +128,27 @@ impl DataFeed {
     /// The feed of `batch.x`, or `batch.x.NAME` for each input, and `batch.y` of a file.
     ///
     /// # Errors
-    /// Where they are missing, have the wrong shape or type, or labels or tokens out of range.
+    /// If they are missing, have the wrong shape or type, or contain labels or tokens out of range.
     pub fn batches(file: &TensorFile, path: &Path, model: &Model, layouts: &[Layout]) -> Result<Self, TrainError> {
         let GivenBatches { x, y, count, shapes } = given_batches(file, path, model)?;
         let x = x.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, *layout)).collect();
         Ok(Self::Batches { x, y, count, next: 0, batch: model.batch, shapes })
     }
 
-    /// Uses all samples and positions of every batch, also where a file says that it uses fewer.
+    /// Uses all samples and positions of every batch, even if a file says that batches use fewer.
     pub(super) fn take_whole_batches(&mut self) {
         if let Self::Batches { shapes, .. } = self {
             *shapes = None;
         }
     }
 
-    /// Whether it holds samples out.
+    /// Whether there is a held-out part.
     pub(super) fn holds_out(&self) -> bool {
         matches!(self, Self::Data { split, .. } if !split.held_out.is_empty())
     }
 
     /// Writes one random batch into the step, where it stays: for benchmarks and checks. Its numbers are those of
-    /// `f32`, so that a step in `f64` computes on the same ones.
+    /// `f32`, so that a step in `f64` computes with the same ones.
     ///
     /// # Errors
     /// Never for a training step of this model.
@@ -192,7 +192,7 @@ impl DataFeed {
         Ok(Self::Resident)
     }
 
-    /// Whether its batches differ in what they use.
+    /// Whether its batches differ in how much they use.
     #[must_use]
     pub const fn varies(&self) -> bool {
         match self {
@@ -202,7 +202,7 @@ impl DataFeed {
         }
     }
 
-    /// What the next batch uses; nothing where that is all of it, as it is of all batches.
+    /// What the next batch uses; `None` if it uses everything, as all batches do.
     pub(super) fn shape_of_next(&mut self) -> Option<BatchShape> {
         match self {
             Self::Data { batches, lengths, .. } => {
@@ -215,12 +215,12 @@ impl DataFeed {
         }
     }
 
-    /// Whether what each coming batch uses is listed, because a file says it.
+    /// Whether what each batch uses is listed in a file.
     pub(super) const fn is_listed(&self) -> bool {
         matches!(self, Self::Batches { shapes: Some(_), .. })
     }
 
-    /// What the batch this far behind the next one will use, where that is known; `whole` is all of a batch.
+    /// What the batch at this distance from the next one will use, if that is known; `whole` is a whole batch.
     pub(super) fn shape_ahead(&self, distance: usize, whole: &BatchShape) -> Option<BatchShape> {
         match self {
             Self::Data { lengths, .. } => lengths.is_none().then_some(*whole),
@@ -229,7 +229,7 @@ impl DataFeed {
         }
     }
 
-    /// What the batch this far behind the next one may use.
+    /// What the batch at this distance from the next one may use.
     pub(super) fn shapes_ahead(&self, distance: usize, whole: &BatchShape) -> Vec<BatchShape> {
         let Self::Data { batches, lengths, .. } = self else {
             return self.shape_ahead(distance, whole).into_iter().collect();
@@ -240,14 +240,14 @@ impl DataFeed {
         rows.flat_map(of_rows).collect()
     }
 
-    /// Copies the next batch to where the step reads it, as much of it as the step uses; false where there is none
-    /// left. Allocates nothing.
+    /// Copies the next batch, as much of it as the step uses, to the memory that the step reads; returns false if there
+    /// is none left. Allocates nothing.
     ///
     /// # Errors
     /// Never for a step of the model that the feed was made for.
     ///
     /// # Panics
-    /// Where the step is not one of as many samples as the batch has.
+    /// If the step has another number of samples than the batch.
     pub fn next(&mut self, step: &mut Step) -> Result<bool, TrainError> {
         let compiled = Arc::clone(step.compiled());
         let (inputs, y) = (compiled.plan.program.all_samples(), compiled.plan.program.targets());
@@ -271,7 +271,7 @@ impl DataFeed {
                     match samples {
                         Samples::Real(values) => given.write(step, x, values)?,
                         Samples::Tokens(tokens) => given.write(step, x, tokens)?,
-                        // A file of batches holds its samples whole.
+                        // A file of batches contains whole samples.
                         Samples::Windows(_) => {}
                     }
                 }
@@ -286,8 +286,8 @@ impl DataFeed {
         Ok(true)
     }
 
-    /// Everything that its batches are made of, samples in the step's layout; `None` where a batch stays where it is,
-    /// and where the network has other inputs than one of numbers.
+    /// Everything that its batches consist of, with samples in the step's layout; `None` if a batch stays in the step's
+    /// memory, and if the network has other inputs than one of numbers.
     #[must_use]
     pub fn whole(&self) -> Option<(&[f32], BatchTargets<'_>)> {
         fn only<'a>(mut views: impl Iterator<Item = SamplesRef<'a>>) -> Option<&'a [f32]> {
@@ -316,7 +316,7 @@ impl DataFeed {
         }
     }
 
-    /// The samples of [`Self::whole`] that batches are drawn from, where these are shuffled.
+    /// The samples of [`Self::whole`] that batches are drawn from, if they are shuffled.
     #[must_use]
     pub fn shuffled_rows(&self) -> Option<&[u32]> {
         match self {
@@ -325,7 +325,7 @@ impl DataFeed {
         }
     }
 
-    /// Appends where the next `steps` batches of `batch` samples are, and passes them.
+    /// Appends the positions of the next `steps` batches of `batch` samples, and advances.
     pub fn places(&mut self, steps: usize, batch: usize, out: &mut Vec<BatchPlace>) {
         for _ in 0..steps {
             match self {
@@ -339,7 +339,8 @@ impl DataFeed {
         }
     }
 
-    /// The number of steps that there are batches for, where it is limited and so many make a step.
+    /// The largest number of steps for which there are batches, if it is limited; the argument is the number of batches
+    /// in a step.
     #[must_use]
     pub const fn limit(&self, batches_a_step: usize) -> Option<usize> {
         match self {
@@ -348,7 +349,7 @@ impl DataFeed {
         }
     }
 
-    /// A note about given batches at the end that make no whole step.
+    /// A note about given batches at the end that do not make a whole step.
     pub(super) fn left_out(&self, batches_a_step: usize) -> Option<String> {
         let Self::Batches { count, .. } = self else { return None };
         let left = count % batches_a_step;
@@ -356,7 +357,7 @@ impl DataFeed {
         (left > 0).then(what)
     }
 
-    /// How far it has come.
+    /// Its progress.
     #[must_use]
     pub const fn position(&self) -> FeedPosition {
         match self {
@@ -369,7 +370,7 @@ impl DataFeed {
     /// Continues from a saved position.
     ///
     /// # Errors
-    /// Where the position belongs to another feed.
+    /// If the position belongs to another feed.
     pub fn resume(&mut self, position: FeedPosition) -> Result<(), TrainError> {
         match (self, position) {
             (Self::Data { batches, .. }, FeedPosition::Data(p)) => Ok(batches.resume(p)?),
@@ -386,7 +387,7 @@ impl DataFeed {
         }
     }
 
-    /// Samples in one pass over the training part, where it is a data set.
+    /// The number of samples in one pass over the training part, for a data set.
     #[must_use]
     pub fn epoch_len(&self) -> Option<usize> {
         match self {
@@ -396,7 +397,7 @@ impl DataFeed {
     }
 }
 
-/// Writes samples of each input in logical order, in the step's own precision and layout.
+/// Writes samples of each input, given in logical order, in the step's precision and layout.
 pub(super) fn write_samples(step: &mut Step, samples: &[Samples]) -> Result<(), TrainError> {
     let compiled = Arc::clone(step.compiled());
     let program = &compiled.plan.program;
@@ -423,7 +424,7 @@ pub(super) fn rows_of(set: &Dataset, indices: &[u32]) -> Result<Vec<Samples>, Tr
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Writes real values in the step's own precision.
+/// Writes real values in the step's precision.
 pub(super) fn write_real(step: &mut Step, id: LValueId, real: DType, values: &[f64]) -> Result<(), TrainError> {
     if real == DType::F64 {
         step.write(id, values)?;

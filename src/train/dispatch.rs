@@ -1,14 +1,14 @@
-//! Which recording each batch of a run uses, where its steps differ.
+//! Which recording each batch of a run uses, if its steps differ.
 //!
-//! A batch's [`Case`] is what it uses of its samples and positions, the path of its step, and its share of the step.
-//! Each case has a number, found by hashing a few words, and behind it the key of its recording in the pool and where
-//! its metrics are. A batch of the whole network uses the recording that the session keeps for itself.
+//! A batch's [`Case`] describes what it uses of its samples and positions, the path of its step, and its share of the
+//! step. Each case has a number, found by hashing a few words, with the key of its recording in the pool and the place
+//! of its metrics. A batch of the whole network uses the recording that the session owns.
 //!
-//! Before the first step the recordings of the cases that the run will meet are made in the order of their use, as far
-//! as they are foreseen, as the budget goes, and for a limited time. What is left of them a thread makes while the run
-//! trains, some steps ahead. Where a step's recording is not there all the same, the step is planned and runs op by op,
-//! and that thread records the plan; each such step is counted with its reason. Where another thread is making the
-//! recording already, and where the transient memory must grow for it, the step waits for it, which is counted, too.
+//! Before the first step, the recordings of the cases that the run is expected to have are made in the order of their
+//! use, within the budget and for a limited time. A thread makes the others while the run trains, some steps in
+//! advance. If a step's recording is still missing, the step is planned and runs op by op, and that thread records the
+//! plan; each such step is counted with its reason. If another thread is already making the recording, or the transient
+//! memory must grow for it, the step waits for it, which is counted, too.
 
 mod again;
 
@@ -23,9 +23,9 @@ use crate::exec::{ExecError, Executor, GraphKey, LentStep, Presence, RecordingId
 use crate::ir::Share;
 use std::sync::Arc;
 
-/// Steps ahead whose recordings are made while a run trains.
+/// The number of steps in advance for which recordings are made while a run trains.
 const AHEAD: u64 = 32;
-/// Cases that are known by number; more are forgotten all at once, which costs a look-up each.
+/// The number of cases that are remembered; beyond it all are forgotten, which costs one look-up for each.
 const MOST_CASES: usize = 1 << 14;
 
 /// How a run uses its recordings.
@@ -36,19 +36,19 @@ pub(super) struct Manner {
     pub(super) is_strict: bool,
 }
 
-/// A case that came up.
+/// A case that has occurred.
 struct Known {
     case: Case,
     /// A step of the case.
     step: u64,
     id: RecordingId,
     key: GraphKey,
-    /// The recording that the session keeps for itself.
+    /// The recording that the session owns.
     is_whole: bool,
-    /// The number of its path's name, where paths differ, and of its key's.
+    /// The number of its path's name, if paths differ, and of its key's name.
     path: u32,
     kind: u32,
-    /// Where its metrics are, and why it replays op by op where it does: once it was lent.
+    /// The place of its metrics, and why it replays op by op, if it does; set once it was lent.
     reported: Option<Reported>,
     why_eager: Option<String>,
 }
@@ -60,7 +60,7 @@ pub(super) enum Chosen {
     Whole(Share),
     /// The one that was lent for a case.
     Lent(u32),
-    /// A step that was planned now, and runs op by op.
+    /// A step that was planned just now, and runs op by op.
     Apart(u32),
 }
 
@@ -76,18 +76,18 @@ pub(super) struct Dispatch {
     /// The number of the case that it was lent for.
     lent_for: u32,
     apart: Option<LentStep>,
-    /// Where recordings can be made beside the run.
+    /// Whether recordings can be made while the run trains.
     maker: Option<StepMaker>,
-    /// Whether all that the run will meet was made, so that nobody needs to look ahead.
+    /// Whether all expected recordings were made, so that no look-ahead is needed.
     is_complete: bool,
-    /// Whether all that the run will meet was foreseen.
+    /// Whether all cases of the run are known in advance.
     knows_all: bool,
-    /// The last step that was looked at ahead.
+    /// The last step of the look-ahead.
     seen: u64,
-    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    /// The number of batches that used the recordings that the session owns, and the step of the last one.
     of_whole: (u64, u64),
     varies_in_rows: bool,
-    /// Why the whole step replays op by op, where it does.
+    /// Why the whole step replays op by op, if it does.
     whole_why: Option<String>,
     /// Paths, reasons why steps ran op by op, and recordings.
     names: Names,
@@ -99,7 +99,7 @@ impl Dispatch {
     /// Makes the recordings of an outlook in the pool of `whole`.
     ///
     /// # Errors
-    /// Where one of them cannot be made.
+    /// If one of them cannot be made.
     pub(super) fn new(
         whole: &LentStep,
         planner: StepPlanner,
@@ -134,7 +134,7 @@ impl Dispatch {
         Ok(Some(dispatch))
     }
 
-    /// Makes what was planned, and has the rest made beside the run.
+    /// Makes the recordings that were planned, and starts the thread that makes the others.
     fn make_first(&mut self, outlook: Outlook) -> Result<(), TrainError> {
         let (mut first, mut is_full) = (0, false);
         let batch = self.planner.model().batch;
@@ -150,11 +150,11 @@ impl Dispatch {
                 (Some(plan), _) if !is_full => {
                     self.pool.make(id, why, || Ok::<_, TrainError>(plan))?;
                     first += 1;
-                    // What is made when there is no room drives out what was made for earlier steps.
+                    // If there is no space, a new recording would replace those for earlier steps.
                     is_full = self.pool.counts().evictions > 0;
                 }
                 (plan, maker) => {
-                    // It may not be there in time, so that somebody must look ahead for it.
+                    // It may not be ready in time, so that look-ahead is needed.
                     self.is_complete = false;
                     if let Some(maker) = maker.as_ref().filter(|_| !is_full) {
                         maker.ask(Job { id, case, step, why, plan }, false);
@@ -167,7 +167,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// The number of a case, of which `step` is one.
+    /// The number of a case; `step` is one of its steps.
     fn number_of(&mut self, case: Case, step: u64) -> Result<u32, TrainError> {
         if let Some((last, number)) = self.last
             && last == case
@@ -203,7 +203,7 @@ impl Dispatch {
     /// Chooses what a batch of `step` runs with.
     ///
     /// # Errors
-    /// Where the step would run op by op and must not, and where it cannot be planned.
+    /// If the step would run op by op and must not, or it cannot be planned.
     pub(super) fn choose(&mut self, step: u64, case: Case) -> Result<Chosen, TrainError> {
         self.apart = None;
         let number = self.number_of(case, step)?;
@@ -250,7 +250,7 @@ impl Dispatch {
         Ok(Chosen::Lent(number))
     }
 
-    /// Notes that a step runs op by op.
+    /// Records that a step runs op by op.
     fn runs_eagerly(&mut self, key: &GraphKey, why: String, step: u64) -> Result<(), TrainError> {
         if self.manner.executor == Executor::Eager {
             return Ok(());
@@ -263,7 +263,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// A batch whose recording is not there.
+    /// A batch without a recording.
     #[cold]
     fn missed(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
         self.is_complete = false;
@@ -288,7 +288,7 @@ impl Dispatch {
         let plan = self.planner.plan(case, step)?;
         let apart = match pool.apart(Arc::clone(&plan), Ways::OpByOp) {
             Ok(apart) => apart,
-            // The arena must grow for it, which only a recording makes it do.
+            // The arena must grow for it, which only happens when a recording is made.
             Err(ExecError::SmallArena { .. }) => return self.made_now(number, step, &why),
             Err(error) => return Err(error.into()),
         };
@@ -308,7 +308,7 @@ impl Dispatch {
         known.reported = None;
         let (key, case) = (known.key.clone(), known.case);
         self.pool.note_wait(&key, why, step);
-        // What is lent now may be dropped to make room.
+        // The recording that is lent now may be dropped to make space.
         self.lent = None;
         let planner = Arc::clone(&self.planner);
         let mut lent = self.pool.lend(&key, || planner.plan(case, step))?;
@@ -317,8 +317,8 @@ impl Dispatch {
         self.found(number, step)
     }
 
-    /// Has the recordings of coming steps made, where the run trains beside that. Batches are counted from the one that
-    /// the feed gives next, the first of `step`.
+    /// Requests the recordings of coming steps, if they can be made while the run trains. Batches are counted from the
+    /// next one of the feed, the first of `step`.
     pub(super) fn look_ahead(&mut self, step: u64, feed: &DataFeed) -> Result<(), TrainError> {
         if self.is_complete || self.maker.is_none() {
             return Ok(());
@@ -339,7 +339,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Has the recording of a coming step made where it is not there.
+    /// Requests the recording of a coming step if it does not exist.
     fn foresee(&mut self, case: Case, step: u64) -> Result<(), TrainError> {
         let number = self.number_of(case, step)?;
         let known = &mut self.known[number as usize];
@@ -361,7 +361,7 @@ impl Dispatch {
         self.knows_all
     }
 
-    /// The cases that came up, each with a step of it.
+    /// The cases that have occurred, each with one of its steps.
     pub(super) fn cases(&self) -> Vec<(Case, u64)> {
         self.known.iter().map(|known| (known.case, known.step)).collect()
     }
@@ -372,7 +372,7 @@ impl Dispatch {
         Ok(self.known[number as usize].key.clone())
     }
 
-    /// The step that a batch runs with; nothing where the session keeps it.
+    /// The step that a batch runs with; `None` if the session owns it.
     pub(super) fn step(&self, chosen: Chosen) -> Option<&Step> {
         match chosen {
             Chosen::Whole(_) => None,
@@ -381,7 +381,7 @@ impl Dispatch {
         }
     }
 
-    /// As [`Self::step`], to run it, and how it is run.
+    /// Like [`Self::step`], mutable, and how it is run.
     pub(super) fn step_mut(&mut self, chosen: Chosen) -> Option<&mut Step> {
         match chosen {
             Chosen::Whole(_) => None,
@@ -390,7 +390,7 @@ impl Dispatch {
         }
     }
 
-    /// Where the metrics of a batch are; nothing where the session keeps its step.
+    /// The place of a batch's metrics; `None` if the session owns its step.
     pub(super) fn reported(&self, chosen: Chosen) -> Option<Reported> {
         match chosen {
             Chosen::Whole(_) => None,
@@ -398,7 +398,7 @@ impl Dispatch {
         }
     }
 
-    /// Batches that used the recordings that the session keeps, and the step of the last one.
+    /// The number of batches that used the recordings that the session owns, and the step of the last one.
     pub(super) const fn of_whole(&self) -> (u64, u64) {
         self.of_whole
     }
@@ -412,36 +412,36 @@ impl Dispatch {
         &self.planner
     }
 
-    /// The numbers of the last batch's path, of the reason why it ran op by op, and of its key; 0 where there is none.
+    /// The numbers of the last batch's path, of the reason why it ran op by op, and of its key; 0 if there is none.
     pub(super) const fn noted(&self) -> [u32; 3] {
         self.noted
     }
 
-    /// The number of a key that came up, and a batch that has it; 0 for any other.
+    /// The number of a key that has occurred, and a batch that has it; 0 for any other key.
     pub(super) fn seen(&self, key: &GraphKey) -> (u32, SeenStep) {
         let Some(known) = self.known.iter().find(|known| known.key == *key) else { return (0, SeenStep::Kept) };
         let Case { shape: BatchShape { rows, length }, share, .. } = known.case;
         (known.kind, SeenStep::Batch { step: known.step, rows, length, share })
     }
 
-    /// The step of the key with this number, planned anew; nothing where no case had it.
+    /// The step of the key with this number, planned again; `None` if no case has the key.
     pub(super) fn planned(&self, kind: u32) -> Option<Result<Arc<Compiled>, TrainError>> {
         let known = self.known.iter().find(|known| known.kind == kind && kind > 0)?;
         Some(self.planner.plan(known.case, known.step))
     }
 
-    /// The names behind these numbers.
+    /// The names of these numbers.
     pub(super) const fn names(&self) -> &Names {
         &self.names
     }
 
-    /// Forgets the uses so far, which belong to no step.
+    /// Discards the uses so far, which belong to no step.
     pub(super) fn forget_uses(&mut self) {
         self.of_whole = (0, 0);
         self.lent.iter_mut().for_each(LentStep::forget_uses);
     }
 
-    /// The key of the recording that is lent, and the uses of it that the pool does not know of, with the last step.
+    /// The key of the recording that is lent, and its uses that were not reported to the pool yet, with the last step.
     pub(super) fn lent_use(&self) -> Option<(&GraphKey, u64, u64)> {
         let (hits, last_step) = self.lent.as_ref()?.new_hits();
         Some((&self.known.get(self.lent_for as usize)?.key, hits, last_step))

@@ -1,7 +1,7 @@
 //! Compiles kernels for changes of a network's sizes in advance.
 //!
 //! A general kernel works for all sizes of its class: a change of one size needs the kernels of the new class that the
-//! present class does not share. Sizes that are slightly larger than the present ones cover all classes.
+//! current class does not share. Slightly larger sizes than the current ones cover all classes.
 
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{compile_ahead, gpu};
@@ -27,8 +27,8 @@ pub fn after_small_edits(preset: &Preset) -> impl Iterator<Item = Preset> {
     })
 }
 
-/// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other, as
-/// long as `goes_on`, if the machine's kernels are general. Returns the number of kernels.
+/// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other,
+/// while `goes_on` returns true, if the machine's kernels are general. Returns the number of kernels.
 pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool) -> usize {
     let Some(facts) = machine.as_cuda().filter(|_| machine.kernels == Kernels::General) else { return 0 };
     let Ok(device) = gpu(facts.ordinal) else { return 0 };
@@ -48,7 +48,7 @@ pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -
     count
 }
 
-/// A thread that compiles kernels for changes of a network. When this is dropped, it ends after its present kernel.
+/// A thread that compiles kernels for changes of a network. When this is dropped, it ends after its current kernel.
 pub struct EditsAhead {
     goes_on: Arc<AtomicBool>,
 }
@@ -58,9 +58,9 @@ impl EditsAhead {
     pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
         let machine = machine.filter(|machine| machine.kernels == Kernels::General)?.clone();
         let goes_on = Arc::new(AtomicBool::new(true));
-        let (preset, asked) = (preset.clone(), Arc::clone(&goes_on));
+        let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
         let work = move || {
-            let count = compile_for_edits(&preset, &machine, || asked.load(Ordering::Relaxed));
+            let count = compile_for_edits(&preset, &machine, || running.load(Ordering::Relaxed));
             log::debug!("{count} kernels were compiled for changes of sizes");
         };
         match Builder::new().name("edits-ahead".into()).spawn(work) {

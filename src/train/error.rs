@@ -1,4 +1,4 @@
-//! What can stop a training run.
+//! Errors that stop a training run.
 
 use super::memory_needs::Shortage;
 use crate::compile::CompileError;
@@ -10,7 +10,8 @@ use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// A failure of training. [`TrainError::is_user`] distinguishes what the user gave from what went wrong here.
+/// A failure of training. [`TrainError::is_user`] distinguishes mistakes of the user from failures of the program or
+/// machine.
 #[derive(Debug, Error)]
 pub enum TrainError {
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
@@ -51,7 +52,7 @@ pub enum TrainError {
 }
 
 impl TrainError {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match self {
@@ -69,8 +70,7 @@ impl TrainError {
         }
     }
 
-    /// The mistakes of the preset that it comes from, each at the field to change; none where the preset is not to
-    /// blame.
+    /// The mistakes in the preset that caused it, each at the field to change; empty if the preset did not cause it.
     #[must_use]
     pub fn mistakes(&self, preset: &Preset) -> Vec<Diagnostic> {
         match self {

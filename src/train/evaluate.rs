@@ -14,15 +14,15 @@ use crate::select::Target as Machine;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What an evaluation found.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
     pub samples: usize,
     /// Mean loss, without label smoothing.
     pub loss: f64,
-    /// Share of samples, or positions, classified right; absent for values.
+    /// Share of samples, or positions, classified correctly; absent for values.
     pub accuracy: Option<f64>,
-    /// Share of samples whose every position is classified right; absent where there is one class a sample.
+    /// Share of samples whose positions are all classified correctly; absent if a sample has one class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<f64>,
     /// Samples, or positions, by true class (rows) and predicted class (columns).
@@ -36,8 +36,8 @@ pub(super) struct Evaluator {
     indices: Vec<u32>,
 }
 
-/// The network as it is evaluated on a machine: on a CPU with no more samples at once than have scores of as much
-/// memory as a training step holds whole, so that a large vocabulary takes no more there either.
+/// The network as it is evaluated on a machine. On a CPU the batch is limited so that the scores take at most as much
+/// memory as a training step's, even with a large vocabulary.
 #[must_use]
 pub fn evaluated(model: &Model, machine: &Machine) -> Model {
     let sample_bytes = model.output.len() * size_of::<f32>();
@@ -52,23 +52,23 @@ pub fn evaluated(model: &Model, machine: &Machine) -> Model {
 /// The step that evaluates a network on a machine.
 ///
 /// # Errors
-/// Where it cannot be compiled.
+/// If it cannot be compiled.
 pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Compiled, TrainError> {
     let model = plant::evaluated(model);
     let (model, options) = (evaluated(&model, machine), Options::eval(machine.clone()));
     Ok(compile(&model, &Options { gpu_times: gpu_times(&model, &options)?, ..options })?)
 }
 
-/// More classes than this make a confusion matrix that nobody reads.
+/// With more classes than this, nobody can read the confusion matrix.
 const MAX_CONFUSION: usize = 256;
 
 impl Evaluator {
-    /// Why evaluations run op by op, where they do.
+    /// Why evaluations run op by op, if they do.
     pub(super) fn why_eager(&self) -> Option<String> {
         self.step.recording().why_eager
     }
 
-    /// The notice to a person where evaluations run op by op.
+    /// The note for the user if evaluations run op by op.
     pub(super) fn eager_note(&self) -> Option<String> {
         self.why_eager().map(|why| format!("evaluations could not be captured and run op by op: {why}"))
     }
@@ -95,7 +95,7 @@ impl Evaluator {
         Self::over(key, compiled, owner)
     }
 
-    /// An evaluation of a single sample, which answers questions.
+    /// An evaluation of a single sample, which answers queries.
     pub(super) fn of_one(model: &Model, machine: &Machine, owner: &LentStep) -> Result<Self, TrainError> {
         let compiled = Arc::new(compiled_evaluation(&model.with_batch(1), machine)?);
         let key = GraphKey::of_inference(&compiled);
@@ -115,8 +115,8 @@ impl Evaluator {
         Ok(Self { step, indices })
     }
 
-    /// The network's outputs for samples by index, `[indices.len(), output]`, handed to `each` batch by batch with the
-    /// number of rows that count.
+    /// The network's outputs for samples by index, `[indices.len(), output]`, passed to `each` batch by batch with the
+    /// number of valid rows.
     pub(super) fn outputs(
         &mut self,
         pool: &mut Pool,
@@ -127,7 +127,7 @@ impl Evaluator {
         let compiled = Arc::clone(self.step.compiled());
         let program = &compiled.plan.program;
         for chunk in indices.chunks(self.indices.len()) {
-            // The last batch is filled up with its first sample; those rows do not count.
+            // The last batch is padded with its first sample; those rows are not valid.
             self.indices.fill(chunk[0]);
             self.indices[..chunk.len()].copy_from_slice(chunk);
             gather_samples(&mut self.step, program.all_samples().zip(stored.iter().copied()), &self.indices)?;
@@ -160,7 +160,7 @@ impl Evaluator {
         samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect()
     }
 
-    /// Writes one sample of each input, in logical order, into the step, which is to be run then.
+    /// Writes one sample of each input, in logical order, into the step, which must then be run.
     pub(super) fn place(&mut self, sample: Vec<Samples>) -> Result<(), TrainError> {
         let stored = self.as_stored(sample);
         let compiled = Arc::clone(self.step.compiled());
@@ -216,10 +216,10 @@ impl Evaluator {
         if let Some(error) = failure {
             return Err(error.into());
         }
-        // Of classes a sample is one answer, of 0 or 1 each output is.
+        // For classes a sample is one prediction, for yes-or-no outputs each output is one.
         let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
         let samples = indices.len();
-        // Of classes there is one for each position, and the mean is over all of them.
+        // If there is a class for each position, the mean is over all positions.
         let each = if classes { positions } else { 1 };
         let n = (plant::divisor(samples, batch).max(1) * each) as f64;
         Ok(Evaluation {
@@ -232,20 +232,20 @@ impl Evaluator {
     }
 }
 
-/// Counts an answer where every class has its row.
+/// Counts a prediction, if every class has its row.
 fn count_answer(confusion: &mut [Vec<u32>], label: usize, guess: usize) {
     if let Some(cell) = confusion.get_mut(label).and_then(|row| row.get_mut(guess)) {
         *cell += 1;
     }
 }
 
-/// The position of the largest value, the first of equals; 0 for an empty row.
+/// The index of the largest value, the first among equals; 0 for an empty row.
 #[must_use]
 pub fn argmax(row: &[f32]) -> usize {
     row.iter().enumerate().fold(0, |best, (i, &v)| if v > row[best] { i } else { best })
 }
 
-/// The logarithm of how much less likely than certain a label is by a row of logits.
+/// The negative log probability of a label by a row of logits.
 pub(super) fn cross_entropy(row: &[f32], label: usize) -> f64 {
     let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
     let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();

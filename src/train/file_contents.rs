@@ -1,7 +1,7 @@
-//! What a safetensors file holds, by its header alone: weights, a checkpoint, a capsule, data.
+//! What a safetensors file contains, by its header only: weights, a checkpoint, a capsule, data.
 //!
-//! Files of this program say it in their metadata. Files of its first versions and of other programs are judged by the
-//! names of their tensors.
+//! Files of this program declare it in their metadata. Files of its first versions and of other programs are classified
+//! by the names of their tensors.
 
 use super::file_header::read_header;
 use crate::model::Model;
@@ -12,13 +12,13 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// The key of the metadata that names the kind of a file. Checkpoints and capsules have keys of their own.
+/// The key of the metadata that names the kind of a file. Checkpoints and capsules have their own keys.
 const KIND_KEY: &str = "stepgraph.kind";
-/// The beginnings of the keys of checkpoints and capsules, before the version of their contents.
+/// The prefixes of the keys of checkpoints and capsules, before the version of their contents.
 const CHECKPOINT_KEY: &str = "stepgraph.checkpoint.";
 const CAPSULE_KEY: &str = "stepgraph.capsule.";
 
-/// What a file of tensors is for.
+/// The purpose of a file of tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
     /// Parameters and running statistics.
@@ -29,7 +29,7 @@ pub enum Holding {
     Data,
     /// Batches to train on.
     Batches,
-    /// No tensor at all.
+    /// No tensors.
     Nothing,
     /// Tensors of another program.
     Other,
@@ -41,7 +41,7 @@ impl Holding {
         self.name().map(|name| (KIND_KEY.to_owned(), name.to_owned())).into_iter().collect()
     }
 
-    /// The kind's name in metadata, where files of this program name it.
+    /// The kind's name in metadata, if files of this program declare it.
     const fn name(self) -> Option<&'static str> {
         match self {
             Self::Weights => Some("weights"),
@@ -86,7 +86,7 @@ impl Holding {
     }
 }
 
-/// With its article, as in "it holds a checkpoint".
+/// With an article, as in "it holds a checkpoint".
 impl fmt::Display for Holding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -96,7 +96,7 @@ impl fmt::Display for Holding {
             Self::Data => "exported data",
             Self::Batches => "batches to train on",
             Self::Nothing => "no tensors",
-            Self::Other => "tensors that are no parameters of a network",
+            Self::Other => "tensors that are not parameters of a network",
         })
     }
 }
@@ -112,7 +112,7 @@ impl Layout {
         Self(model.params.iter().map(|p| (p.name.clone(), p.shape.clone())).collect())
     }
 
-    /// The first tensor in which the file `there` differs from these; `None` where names and shapes are the same.
+    /// The first tensor in which the file `there` differs from these; `None` if names and shapes are the same.
     fn difference(&self, there: &Self) -> Option<String> {
         let of_file = there.0.iter().find_map(|(name, shape)| match self.0.get(name) {
             Some(own) if own == shape => None,
@@ -123,7 +123,7 @@ impl Layout {
         of_file.or_else(|| absent().map(|name| format!("it has no {name}")))
     }
 
-    /// Without what a checkpoint holds besides parameters.
+    /// Without the tensors of a checkpoint that are not parameters.
     fn parameters(&self) -> Self {
         Self(
             self.0
@@ -135,7 +135,7 @@ impl Layout {
     }
 }
 
-/// What a file's header says.
+/// The contents according to a file's header.
 #[derive(Clone, Debug)]
 pub struct Contents {
     pub holding: Holding,
@@ -143,10 +143,10 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// The contents of a safetensors file; `None` where it is a file of another kind.
+    /// The contents of a safetensors file; `None` if it is a file of another kind.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn read(path: &Path) -> io::Result<Option<Self>> {
         let header = match read_header(path) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
@@ -164,7 +164,7 @@ impl Contents {
         Ok(layout.map(Layout).map(|layout| Self { holding: Holding::of(metadata, &layout), layout }))
     }
 
-    /// Why these are no parameters of a network with this layout; `None` where they are.
+    /// Why these are not the parameters of a network with this layout; `None` if they are.
     #[must_use]
     pub fn other_network(&self, own: &Layout) -> Option<String> {
         own.difference(&self.layout.parameters())
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn files_without_a_kind_are_judged_by_their_tensors() {
+    fn files_without_a_kind_are_classified_by_their_tensors() {
         let none = HashMap::new;
         for (names, wanted) in [
             (&[][..], Holding::Nothing),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kind_that_a_file_names_counts_more_than_its_tensors() {
+    fn a_declared_kind_takes_precedence_over_tensors() {
         let named = |key: &str, value: &str| HashMap::from([(key.to_owned(), value.to_owned())]);
         let parameters = &["layers.0.weight"][..];
         assert_eq!(holding(parameters, Holding::Weights.metadata()), Some(Holding::Weights));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_safetensors_file_has_no_contents() {
+    fn a_file_of_another_format_has_no_contents() {
         let (_folder, path) = temporary_file("letter");
         for bytes in
             [&b""[..], b"a letter", b"a longer letter {", b"\x02\0\0\0\0\0\0\0[]", b"\x09\0\0\0\0\0\0\0{\"a\": 12}"]

@@ -3,7 +3,7 @@
 use crate::tensor::DType;
 use safetensors::tensor::Dtype;
 
-/// The type that a safetensors file calls so; `None` where nothing here uses it.
+/// The type with this name in a safetensors file; `None` if it is not used here.
 pub(super) const fn dtype_of(dtype: Dtype) -> Option<DType> {
     Some(match dtype {
         Dtype::F64 => DType::F64,
@@ -18,7 +18,7 @@ pub(super) const fn dtype_of(dtype: Dtype) -> Option<DType> {
     })
 }
 
-/// How a safetensors file calls a type.
+/// The name of a type in a safetensors file.
 pub(super) const fn file_dtype(dtype: DType) -> Dtype {
     match dtype {
         DType::F64 => Dtype::F64,

@@ -1,46 +1,46 @@
-//! Forecasts of a series beside what came, in the units of the data, and their error beside that of repeating the last
-//! value.
+//! Forecasts of a series and the actual values, in the units of the data, and their error compared with that of
+//! repeating the last value.
 
 use crate::data::{Dataset, Target};
 use crate::model::DataSource;
 use serde::Serialize;
 
-/// What a network forecast for stretches of a series.
+/// A network's forecasts for windows of a series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Forecast {
-    /// The columns that are forecast; one without a name is `value`.
+    /// The columns that are forecast; an unnamed one is `value`.
     pub columns: Vec<String>,
-    /// Lines that the network sees.
+    /// The number of input lines.
     pub window: usize,
-    /// Lines that it forecasts.
+    /// The number of lines that are forecast.
     pub horizon: usize,
     /// The error of each column, in its units.
     pub errors: Vec<ForecastError>,
-    /// The mean squared error as a share of that of repeating the last value, over all columns as they are
-    /// standardised; nothing where repeating makes no error.
+    /// The mean squared error as a share of that of repeating the last value, over all standardised columns; `None` if
+    /// repeating makes no error.
     pub share: Option<f64>,
     /// The forecasts, in the order of the samples.
     pub windows: Vec<ForecastWindow>,
 }
 
-/// How far the forecasts of a column are from what came.
+/// The errors of the forecasts of a column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ForecastError {
     /// The root of the mean squared error.
     pub rmse: f64,
-    /// The mean of the errors' sizes.
+    /// The mean absolute error.
     pub mae: f64,
-    /// The same two where the last value that the network sees is the forecast for every line.
+    /// The same two for forecasts that repeat the last input value for every line.
     pub repeated_rmse: f64,
     pub repeated_mae: f64,
 }
 
-/// A forecast and what came, in the units of the data.
+/// A forecast and the actual values, in the units of the data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForecastWindow {
     /// Its number in the data set.
     pub sample: u32,
-    /// The last line that the network saw, `[columns]`.
+    /// The last input line, `[columns]`.
     pub last: Vec<f32>,
     /// `[horizon][columns]`.
     pub truth: Vec<Vec<f32>>,
@@ -55,7 +55,7 @@ pub(crate) struct SeriesUnits {
 }
 
 impl SeriesUnits {
-    /// Those of the columns of a data set; values that are not standardised keep theirs.
+    /// The units of the columns of a data set; values that are not standardised keep theirs.
     pub(crate) fn of(set: &Dataset, columns: usize) -> Self {
         let scaling = set.preprocessing.scaling.as_ref().filter(|s| s.mean.len() >= columns);
         let part = |values: &[f64]| values[..columns].to_vec();
@@ -63,7 +63,7 @@ impl SeriesUnits {
         scaling.map_or_else(plain, |s| Self { mean: part(&s.mean), scale: part(&s.scale) })
     }
 
-    /// A line of standardised values in the units of the data. A column that never changes has its only value.
+    /// A line of standardised values in the units of the data. A constant column has its only value.
     pub(crate) fn line(&self, values: &[f32]) -> Vec<f32> {
         let of = |((value, mean), scale): ((&f32, &f64), &f64)| {
             let above = if *scale > 0.0 { f64::from(*value) / scale } else { 0.0 };
@@ -73,7 +73,8 @@ impl SeriesUnits {
     }
 }
 
-/// The names of the columns of a series, and how many lines are forecast; nothing for data that are no series.
+/// The names of the columns of a series, and the number of lines that are forecast; `None` for data that are not a
+/// series.
 pub(crate) fn columns(source: &DataSource, set: &Dataset) -> Option<(Vec<String>, usize)> {
     match source {
         DataSource::Series { columns, horizon, .. } => {
@@ -88,8 +89,8 @@ pub(crate) fn columns(source: &DataSource, set: &Dataset) -> Option<(Vec<String>
 }
 
 impl Forecast {
-    /// The forecasts that `outputs` are, `[samples, horizon * columns]`, for samples of a data set; nothing where its
-    /// source is no series, or where there is no sample.
+    /// The forecasts in `outputs`, `[samples, horizon * columns]`, for samples of a data set; `None` if its source is
+    /// not a series, or if there are no samples.
     #[must_use]
     pub fn of(source: &DataSource, set: &Dataset, samples: &[u32], outputs: &[f32]) -> Option<Self> {
         let (columns, horizon) = columns(source, set)?;
@@ -100,7 +101,7 @@ impl Forecast {
             return None;
         }
         let units = SeriesUnits::of(set, width);
-        // The sums of squared errors and of their sizes: of forecasts, and of repeating the last value.
+        // The sums of squared errors and of absolute errors: of forecasts, and of repeating the last value.
         let mut sums = vec![[0.0f64; 4]; width];
         let mut windows = Vec::with_capacity(samples.len());
         for (sample, forecast) in samples.iter().zip(outputs.chunks_exact(len)) {
@@ -133,7 +134,7 @@ impl Forecast {
         Some(Self { columns, window: seen / width, horizon, errors, share, windows })
     }
 
-    /// What the network saw of a sample, `[window][columns]`, in the units of the data.
+    /// The input of a sample, `[window][columns]`, in the units of the data.
     #[must_use]
     pub fn seen(&self, set: &Dataset, sample: u32) -> Vec<Vec<f32>> {
         let width = self.columns.len().max(1);
@@ -141,7 +142,7 @@ impl Forecast {
         set.sample_slice(sample as usize).chunks_exact(width).map(|line| units.line(line)).collect()
     }
 
-    /// At most `most` of the windows, evenly over all of them.
+    /// At most `most` of the windows, evenly spaced.
     #[must_use]
     pub fn some(&self, most: usize) -> Vec<&ForecastWindow> {
         let count = self.windows.len().min(most);
@@ -178,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_in_the_units_of_the_data_and_beside_those_of_repeating() {
+    fn errors_are_in_the_units_of_the_data_and_compared_with_repeating() {
         // The first column is forecast exactly, the second is half a deviation too high.
         let outputs = [1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5];
         let found = Forecast::of(&series(), &set(), &[0, 1], &outputs).unwrap();
@@ -187,7 +188,7 @@ mod tests {
         near(found.errors[0].rmse, 0.0);
         near(found.errors[1].rmse, 5.0);
         near(found.errors[1].mae, 5.0);
-        // Repeating is 1 and 2 off in every sample: the mean square is 2.5, in tens of the second column.
+        // Repeating has errors of 1 and 2 in every sample: the mean square is 2.5, in tens of the second column.
         near(found.errors[0].repeated_rmse, 2.5f64.sqrt());
         near(found.errors[1].repeated_rmse, 10.0 * 2.5f64.sqrt());
         near(found.errors[1].repeated_mae, 15.0);
@@ -199,11 +200,11 @@ mod tests {
     }
 
     #[test]
-    fn data_that_are_no_series_and_empty_parts_have_no_forecast() {
+    fn data_that_are_not_a_series_and_empty_parts_have_no_forecast() {
         let outputs = [0.0; 8];
         assert!(Forecast::of(&DataSource::Iris, &set(), &[0, 1], &outputs).is_none());
         assert!(Forecast::of(&series(), &set(), &[], &[]).is_none());
-        // Values that are not standardised keep their units; where nothing moves, there is no share.
+        // Values that are not standardised keep their units; if nothing changes, there is no share.
         let mut still = set();
         still.preprocessing = Preprocessing::default();
         still.target = Target::Values { values: vec![2.0; 8], shape: Shape::from([2, 2]) };
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn some_windows_are_spread_over_all() {
+    fn selected_windows_are_evenly_spaced() {
         let found = Forecast::of(&series(), &set(), &[0, 1, 0, 1, 0], &[0.0; 20]).unwrap();
         let mut found = found;
         (0..5).for_each(|i| found.windows[i].sample = i as u32);

@@ -1,4 +1,4 @@
-//! Copying batches to where a step reads them: all of them, or the first samples and the first elements of each.
+//! Copies batches to the memory that a step reads: whole ones, or the first samples and the first elements of each.
 
 use super::TrainError;
 use crate::data::{RowPart, SamplesRef, Target, TokenRows};
@@ -12,13 +12,13 @@ pub(super) struct FileBatch {
     pub(super) number: usize,
     /// Batches of the file.
     pub(super) count: usize,
-    /// Samples that the step uses, and samples of a batch.
+    /// The number of samples that the step uses, and of samples in a batch.
     pub(super) rows: usize,
     pub(super) whole: usize,
 }
 
 impl FileBatch {
-    /// Writes this batch of all values `[count, whole, ...]`: the first samples, of each the first elements.
+    /// Writes this batch of all values `[count, whole, ...]`: the first samples, with the first elements of each.
     pub(super) fn write<T: Element>(self, step: &mut Step, to: LValueId, all: &[T]) -> Result<(), TrainError> {
         let batch = &all[self.number * (all.len() / self.count)..][..all.len() / self.count];
         let sample = batch.len() / self.whole;
@@ -35,7 +35,7 @@ impl FileBatch {
     }
 }
 
-/// Copies samples of each input, by index, to where a step reads them.
+/// Copies samples of each input, by index, to the memory that a step reads.
 pub(super) fn gather_samples<'a>(
     step: &mut Step,
     mut inputs: impl Iterator<Item = (LValueId, SamplesRef<'a>)>,
@@ -44,7 +44,7 @@ pub(super) fn gather_samples<'a>(
     inputs.try_for_each(|(x, stored)| gather(step, x, stored, indices, None))
 }
 
-/// Copies samples of one input, by index. `stride` is the number of elements of a sample, where the step may use only
+/// Copies samples of one input, by index. `stride` is the number of elements of a sample, because the step may use only
 /// the first of them.
 pub(super) fn gather(
     step: &mut Step,
@@ -60,7 +60,7 @@ pub(super) fn gather(
     }
 }
 
-/// Copies the first elements of rows, by index, to where a step reads them.
+/// Copies the first elements of rows, by index, to the memory that a step reads.
 fn gather_rows<T: Element>(
     step: &mut Step,
     to: LValueId,
@@ -78,7 +78,7 @@ fn gather_rows<T: Element>(
     Ok(())
 }
 
-/// Copies a part of rows of tokens, by index, to where a step reads it.
+/// Copies a part of rows of tokens, by index, to the memory that a step reads.
 fn gather_windows(
     step: &mut Step,
     to: LValueId,
@@ -90,7 +90,7 @@ fn gather_windows(
     Ok(outcome?)
 }
 
-/// Copies targets of `count` samples, by index, to where a step reads them.
+/// Copies targets of `count` samples, by index, to the memory that a step reads.
 pub(super) fn gather_targets(
     step: &mut Step,
     y: Option<LValueId>,

@@ -1,8 +1,8 @@
 //! Writes a text with a network of tokens: each token is sampled from the network's prediction for the text so far.
 //!
-//! An evaluation of the whole window gives the logits of one token, so that a network needs no step of its own for
-//! this. A network that has an output for each position is given the text from its first position on, and the rest of
-//! the window is filled; one that has a single output is given a whole window, which is filled in front.
+//! An evaluation of the whole window gives the logits of one token, so that no other step of the network is needed. If
+//! a network has an output for each position, the text starts at the first position, and the rest of the window is
+//! filled; if it has a single output, it needs a whole window, which is filled at the front.
 
 use super::sampling::Sampling;
 use super::stop_text::StopText;
@@ -14,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thiserror::Error;
 
-/// What is to be written.
+/// What to write.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
-    /// The text that is continued.
+    /// The text to continue.
     pub prompt: String,
-    /// The most tokens that are written; where nothing is said, [`Generation::TOKENS`], or the rest of a line.
+    /// The largest number of tokens to write; by default [`Generation::TOKENS`], or the rest of a line.
     pub tokens: Option<usize>,
     pub sampling: Sampling,
-    /// A text that ends what is written, and is not part of it.
+    /// A text that ends the output, and is not part of it.
     pub stop: Option<String>,
 }
 
@@ -35,9 +35,9 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationEnd {
-    /// All tokens that were asked for are written.
+    /// The requested number of tokens was written.
     Tokens,
-    /// The stop text came.
+    /// The stop text occurred.
     Stop,
     /// It is as long as the samples of its data.
     Line,
@@ -45,15 +45,15 @@ pub enum GenerationEnd {
     Cancelled,
 }
 
-/// What was written.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generated {
-    /// The text behind the prompt.
+    /// The text after the prompt.
     pub text: String,
-    /// Tokens that were drawn, those of the stop text among them.
+    /// The number of tokens that were drawn, including those of the stop text.
     pub tokens: usize,
     pub end: GenerationEnd,
-    /// The prompt as the network was given it.
+    /// The prompt as the network received it.
     pub prompt: String,
     /// A note about the prompt.
     pub notes: Vec<String>,
@@ -68,7 +68,7 @@ pub enum GenerateError {
     )]
     NoTokens(String),
     #[error(
-        "it is not known which texts the network's tokens stand for; give weights that were trained on a text, or a \
+        "it is not known which texts the network's tokens represent; give weights that were trained on a text, or a \
          preset whose data is one"
     )]
     NoVocabulary,
@@ -82,8 +82,8 @@ pub enum GenerateError {
     )]
     Long { found: usize, most: usize, example: &'static str },
     #[error(
-        "the network reads what comes behind the token that it predicts, so it cannot write a text; make attention and \
-         convolutions causal and recurrent layers unidirectional, and train it again"
+        "the network reads the positions after the token that it predicts, so it cannot write a text; make attention \
+         and convolutions causal and recurrent layers unidirectional, and train it again"
     )]
     LooksAhead,
     #[error("the network's outputs are not finite; train it again with a lower learning rate")]
@@ -93,7 +93,7 @@ pub enum GenerateError {
 }
 
 impl GenerateError {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match self {
@@ -104,12 +104,12 @@ impl GenerateError {
     }
 }
 
-/// A number of characters in words.
+/// A number of characters as text.
 fn characters(count: usize) -> String {
     format!("{count} {}", plural(count as u64, "character"))
 }
 
-/// Characters in words.
+/// Characters as text.
 fn listed(chars: &[char]) -> String {
     let shown: Vec<String> = chars.iter().take(8).map(|c| format!("{c:?}")).collect();
     let more =
@@ -118,8 +118,7 @@ fn listed(chars: &[char]) -> String {
     format!("the {noun} {}{more}", shown.join(", "))
 }
 
-/// The number of tokens that both the input and the output of a network distinguish: one that predicts tokens. Nothing
-/// for every other network.
+/// The vocabulary size, if a network predicts tokens of its input's vocabulary; `None` for every other network.
 fn predicted_tokens(model: &Model) -> Option<usize> {
     let input = model.single_input()?;
     let vocab = input.content.vocab()?;
@@ -128,11 +127,11 @@ fn predicted_tokens(model: &Model) -> Option<usize> {
     (model.loss.targets() == Targets::Classes && model.classes() == vocab && is_of_tokens).then_some(vocab)
 }
 
-/// The texts that the tokens of a network stand for, with weights whose samples were prepared as `known` says, or in a
-/// preset whose data are `source`.
+/// The texts of the tokens of a network, with weights whose samples were prepared as in `known`, or in a preset whose
+/// data are `source`.
 ///
 /// # Errors
-/// Where the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
+/// If the network predicts no tokens, their texts are unknown, or the file of a text cannot be read.
 pub fn vocabulary_of(
     model: &Model,
     source: Option<&DataSource>,
@@ -144,21 +143,21 @@ pub fn vocabulary_of(
     found.ok_or(GenerateError::NoVocabulary)
 }
 
-/// The perplexity of a mean loss in a network that predicts tokens: among how many equally likely ones a guess would be
-/// as good. Nothing for every other network.
+/// The perplexity of a mean loss, for a network that predicts tokens: the number of equally likely tokens that would be
+/// as hard to predict. `None` for every other network.
 #[must_use]
 pub fn perplexity(model: &Model, loss: f64) -> Option<f64> {
     predicted_tokens(model).map(|_| libm::exp(loss))
 }
 
-/// How a network of tokens is asked for the next one.
+/// How the next token is predicted.
 struct Window {
-    /// Positions of a sample.
+    /// The number of positions of a sample.
     len: usize,
     vocab: usize,
     /// Whether there is an output for each position.
     has_positions: bool,
-    /// The token of positions that the text does not reach.
+    /// The token for positions beyond the text.
     fill: i32,
 }
 
@@ -170,7 +169,7 @@ impl Window {
         Ok(Self { len, vocab, has_positions: model.labels().rank() > 0, fill })
     }
 
-    /// The sample that ends with the end of a text, and the row of the output that predicts what follows.
+    /// The sample that ends with the end of a text, and the row of the output that predicts the next token.
     fn sample(&self, text: &[i32]) -> (Vec<i32>, usize) {
         let kept = &text[text.len().saturating_sub(self.len)..];
         let rest = vec![self.fill; self.len - kept.len()];
@@ -181,7 +180,7 @@ impl Window {
         }
     }
 
-    /// Two samples that differ in their last token alone.
+    /// Two samples that differ only in their last token.
     fn probes(&self) -> [Vec<i32>; 2] {
         let vocab = self.vocab as i32;
         let first: Vec<i32> = (0..self.len as i32).map(|at| at % vocab).collect();
@@ -193,17 +192,17 @@ impl Window {
     }
 }
 
-/// A text that is being written. It belongs to no session's steps, so that a run may train between two tokens.
+/// A text that is being written. It does not depend on a session's steps, so that a run may train between two tokens.
 pub struct Writing {
     vocabulary: Vocabulary,
     window: Window,
     sampling: Sampling,
-    /// The prompt and what was drawn.
+    /// The prompt and the tokens drawn so far.
     tokens: Vec<i32>,
     drawn: usize,
-    /// The most tokens that are drawn.
+    /// The largest number of tokens to draw.
     most: usize,
-    /// Why it ends where all of them are drawn.
+    /// Why the text ends when all of them are drawn.
     last: GenerationEnd,
     decoder: Decoder,
     stop: StopText,
@@ -212,10 +211,11 @@ pub struct Writing {
 }
 
 impl Writing {
-    /// Gives a network the prompt; nothing is drawn yet.
+    /// Passes the prompt to a network; nothing is drawn yet.
     ///
     /// # Errors
-    /// Where the network predicts no tokens or looks ahead, the prompt cannot be given to it, or the evaluation fails.
+    /// If the network predicts no tokens or uses later positions, the prompt has characters that it does not know, or
+    /// the evaluation fails.
     pub fn begin(session: &mut Session, vocabulary: Vocabulary, asked: &Generation) -> Result<Self, GenerateError> {
         let window = Window::of(session.model(), &vocabulary)?;
         let prompt = vocabulary.arranged(&asked.prompt).into_owned();
@@ -233,7 +233,7 @@ impl Writing {
         Ok(Self { vocabulary, window, sampling, tokens, drawn: 0, most, last, decoder, stop, prompt, notes })
     }
 
-    /// The prompt as the network was given it.
+    /// The prompt as the network received it.
     #[must_use]
     pub fn prompt(&self) -> &str {
         &self.prompt
@@ -245,23 +245,23 @@ impl Writing {
         &self.notes
     }
 
-    /// Tokens that were drawn.
+    /// The number of tokens that were drawn.
     #[must_use]
     pub const fn drawn(&self) -> usize {
         self.drawn
     }
 
-    /// The most tokens that are drawn.
+    /// The largest number of tokens to draw.
     #[must_use]
     pub const fn most(&self) -> usize {
         self.most
     }
 
-    /// Draws a token from what the network expects now. Gives the text that is certain to be part of what is written,
-    /// and why it ends, where it does.
+    /// Draws a token from the network's current prediction. Returns the text that is certain to be part of the output,
+    /// and why it ends, if it does.
     ///
     /// # Errors
-    /// Where the evaluation fails or its outputs are not finite.
+    /// If the evaluation fails or its outputs are not finite.
     pub fn next(&mut self, session: &mut Session) -> Result<(String, Option<GenerationEnd>), GenerateError> {
         let mut text = String::new();
         if self.drawn < self.most {
@@ -285,11 +285,11 @@ impl Writing {
         Ok((text, Some(self.last)))
     }
 
-    /// The token behind the text.
+    /// The token after the text.
     fn draw(&self, session: &mut Session) -> Result<usize, GenerateError> {
         let (sample, row) = self.window.sample(&self.tokens);
         let vocab = self.window.vocab;
-        // Tokens beyond the vocabulary stand for nothing.
+        // Tokens beyond the vocabulary have no text.
         let known = self.vocabulary.len().min(vocab);
         let mut drawn = None;
         session.answer_alone(vec![Samples::Tokens(sample)], |outputs| {
@@ -300,7 +300,7 @@ impl Writing {
     }
 }
 
-/// Whether an output depends on a token behind its position.
+/// Whether an output depends on a token after its position.
 fn looks_ahead(session: &mut Session, window: &Window) -> Result<bool, TrainError> {
     if !window.has_positions || window.len < 2 || window.vocab < 2 {
         return Ok(false);
@@ -338,16 +338,16 @@ fn prompt_tokens(vocabulary: &Vocabulary, window: &Window, prompt: &str) -> Resu
         }
         _ => {}
     }
-    // A text begins as if a line had ended before it.
+    // A text starts as if a line had ended before it.
     let start = || vocabulary.tokens("\n", vocab).ok().filter(|_| vocabulary.line.is_none());
     if tokens.is_empty() { start().ok_or(GenerateError::Empty) } else { Ok(tokens) }
 }
 
 impl Session {
-    /// The texts that the tokens of the run stand for.
+    /// The texts of the tokens of the run.
     ///
     /// # Errors
-    /// Where the network predicts no tokens, or its data do not say what they stand for.
+    /// If the network predicts no tokens, or the texts of its tokens are not known.
     pub(super) fn vocabulary(&self) -> Result<Vocabulary, GenerateError> {
         let of_data = self.dataset().and_then(|(set, _)| Vocabulary::of_tokenized(set));
         if let (Some(vocabulary), Some(_)) = (of_data, predicted_tokens(self.model())) {
@@ -360,8 +360,8 @@ impl Session {
         vocabulary_of(self.model(), source, Path::new(""), known.as_ref())
     }
 
-    /// Continues a text. What is certain to be part of it is handed to `each` as it is written; `each` answers whether
-    /// it wants more. The run is not touched.
+    /// Continues a text. Text that is certain to be part of the output is passed to `each` as it is written; `each`
+    /// returns whether to continue. The run is not changed.
     ///
     /// # Errors
     /// As [`Writing::begin`] and [`Writing::next`].
@@ -387,7 +387,7 @@ impl Session {
     }
 }
 
-/// A note about a prompt of so many tokens.
+/// A note about a prompt of this many tokens.
 fn notes(window: &Window, vocabulary: &Vocabulary, asked: &Generation, prompt: &str, tokens: usize) -> Vec<String> {
     let mut notes = Vec::new();
     if prompt != asked.prompt {

@@ -1,7 +1,7 @@
-//! Kernels and library algorithms timed on the GPU, and remembered on disk.
+//! Times kernels and library algorithms on the GPU, and stores the times on disk.
 //!
 //! Estimates rank custom kernels well enough and libraries badly, so every operation that has a choice is timed once on
-//! each device: all its candidates, on memory of its own, before the step is planned.
+//! each device: all its candidates, in separate memory, before the step is planned.
 
 use super::TrainError;
 use crate::compile::{Compiled, Options, compile};
@@ -16,15 +16,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Candidates whose estimate is this many times the best one's are not timed: compiling them is most of what the first
-/// preparation takes. At 1.5, networks of small convolutions lost up to half their speed; at 2, none of nine lost
+/// Candidates whose estimate is this many times the best one's are not timed: compiling them takes most of the time of
+/// the first preparation. At 1.5, networks of small convolutions lost up to half their speed; at 2, none of nine lost
 /// anything against 3.5.
 const HOPELESS: f64 = 2.0;
 
 /// A candidate that takes this many times as long as the best so far is timed only once.
 const GIVE_UP: f64 = 1.5;
 
-/// The device as times know it: its name, and the versions of what runs on it.
+/// The key of a device's times: its name, and the versions of driver and libraries.
 fn device_name(target: &Target) -> String {
     let versions = probe().libraries.into_iter().filter_map(|l| Some(format!("{} {}", l.name, l.state.ok()?)));
     let own = env!("CARGO_PKG_VERSION");
@@ -35,8 +35,8 @@ fn file_of(device: &str) -> Option<PathBuf> {
     Some(cuda::cache_folder()?.join(format!("times-{:016x}.json", Fnv::of(device.as_bytes()))))
 }
 
-/// The times that are known for a GPU, from this process or from disk; none for a CPU. A file that is of no use is
-/// ignored, and written anew.
+/// The known times of a GPU, from this process or from disk; `None` for a CPU. A file that cannot be used is ignored,
+/// and written again.
 #[must_use]
 pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
     target.as_cuda()?;
@@ -57,12 +57,12 @@ pub fn known_gpu_times(target: &Target) -> Option<Arc<GpuTimes>> {
 
 static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new());
 
-/// As [`known_gpu_times`], after everything was timed that a step of this kind needs and that was not known.
-/// `STEPGRAPH_NO_TUNING` leaves it at estimates, and so do general kernels: to time them would take the time that they
-/// are there to save, and times are those of specialised ones.
+/// Like [`known_gpu_times`], after timing everything that a step of this kind needs and that was not known. With
+/// `STEPGRAPH_NO_TUNING` nothing is timed, nor with general kernels: timing would take the time that they save, and the
+/// times are those of specialised kernels.
 ///
 /// # Errors
-/// Where the step cannot be compiled, or the device fails.
+/// If the step cannot be compiled, or the device fails.
 pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes>>, TrainError> {
     let (Some(known), Some(facts)) = (known_gpu_times(&options.target), options.target.as_cuda()) else {
         return Ok(None);
@@ -73,7 +73,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
         return Ok(Some(known));
     }
     let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::from)?;
-    // What has no room is refused when its memory is asked for, without minutes of compiling before.
+    // A step that does not fit is refused when its memory is allocated; it need not be compiled for minutes before.
     if device.free_bytes().map_or(true, |free| first.plan.arena_bytes > free) {
         return Ok(Some(known));
     }
@@ -88,14 +88,14 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
     Ok(Some(all))
 }
 
-/// A step in which every operation runs the same of its candidates, and those operations of it that are to be timed.
+/// A step in which every operation runs one of its candidates, and the operations to be timed.
 struct Round {
     compiled: Arc<Compiled>,
     timed: Vec<bool>,
 }
 
-/// The candidates of the operations in `open`: in each round every operation runs its next one. What is hopeless by
-/// estimate is left out.
+/// The candidates of the operations in `open`: in each round every operation runs its next one. Candidates with a much
+/// higher estimate are left out.
 fn rounds(model: &Model, options: &Options, first: &Selection, open: &[String]) -> Result<Vec<Round>, TrainError> {
     let count = first.choices.iter().map(|c| c.candidates.len()).max().unwrap_or(1);
     let mut out = Vec::with_capacity(count);
@@ -135,7 +135,7 @@ fn time_all(
         .iter()
         .flat_map(|r| r.timed.iter().enumerate().filter(|(_, t)| **t).map(|(i, _)| (&*r.compiled, i)))
         .collect();
-    // What has no choice is needed as it is, and is compiled while the libraries prepare theirs.
+    // Operations without a choice are needed anyway, and are compiled while the libraries prepare theirs.
     let choices = first.selection.choices.iter().enumerate();
     let single = choices.filter(|(_, choice)| !is_open(choice));
     let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();

@@ -1,5 +1,5 @@
-//! Looking inside a network for one sample: what it expects at each position, where its attention goes, and the states
-//! that its recurrent layers pass through.
+//! The inside of a network for one sample: the prediction at each position, the attention of a head, and the states of
+//! its recurrent layers.
 
 use super::data_feed::rows_of;
 use super::evaluate::cross_entropy;
@@ -13,22 +13,22 @@ use crate::tensor::number_text;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What is asked of the inside of a network.
+/// A query about the inside of a network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inside {
     /// The number of the sample in the data set.
     pub sample: u32,
-    /// A layer of attention, or a recurrent one; nothing where what is expected at each position is wanted.
+    /// A layer of attention, or a recurrent one; `None` for the predictions at each position.
     pub layer: Option<LayerPath>,
     /// The head of attention.
     pub head: usize,
 }
 
-/// What was found inside.
+/// The answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Insight {
-    /// One for each position; none where the network has no class for each position.
+    /// One for each position; empty if the network has no class for each position.
     Positions(Vec<PositionAnswer>),
     Attention(AttentionMap),
     States(HiddenStates),
@@ -36,10 +36,10 @@ pub enum Insight {
     Nothing,
 }
 
-/// What a network expects at a position.
+/// The prediction of a network at a position.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PositionAnswer {
-    /// The class that is right.
+    /// The correct class.
     pub truth: u32,
     /// Its loss: the natural logarithm of one over its probability.
     #[serde(with = "number_text")]
@@ -48,13 +48,13 @@ pub struct PositionAnswer {
     pub likely: Vec<(u32, f32)>,
 }
 
-/// Where a head of attention looks.
+/// The attention of a head.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttentionMap {
     pub positions: usize,
     /// Whether a position attends to itself and earlier ones only.
     pub causal: bool,
-    /// `[positions, positions]`: for each query the share that it gives each key; each row sums to 1.
+    /// `[positions, positions]`: for each query the weight of each key; each row sums to 1.
     #[serde(with = "number_text")]
     pub weights: Vec<f32>,
 }
@@ -63,7 +63,7 @@ pub struct AttentionMap {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HiddenStates {
     pub positions: usize,
-    /// Units of all directions: those from the first position on come first.
+    /// Units of all directions: those of the direction that starts at the first position come first.
     pub units: usize,
     /// Directions: 1 or 2.
     pub directions: usize,
@@ -72,11 +72,11 @@ pub struct HiddenStates {
     pub values: Vec<f32>,
 }
 
-/// Classes that are reported for a position.
+/// The number of classes that are reported for a position.
 const LIKELY: usize = 5;
 
 impl Session {
-    /// Looks inside from the present parameters. The run itself is not touched.
+    /// Evaluates the inside with the current parameters. The run itself is not changed.
     pub(super) fn inside(&mut self, asked: &Inside) -> Result<Insight, TrainError> {
         let DataFeed::Data { set, .. } = &self.feed else { return Ok(Insight::Nothing) };
         if asked.sample as usize >= set.len() {
@@ -102,7 +102,7 @@ impl Session {
         let compiled = Arc::clone(step.compiled());
         let ops = &compiled.plan.program.ops;
         let is_own = |op: &&Op| op.layer == Some(LayerId(layer as u32)) && is_looked_into(&op.kind);
-        // A layer that is applied several times is seen as it is applied last.
+        // For a layer that is applied several times, its last application is used.
         let last_pass = ops.iter().filter(is_own).map(|op| op.pass).max();
         let own = ops.iter().enumerate().filter(|(_, op)| is_own(op) && Some(op.pass) == last_pass);
         let (mut done, mut states) = (0, Vec::new());
@@ -126,19 +126,19 @@ impl Session {
     }
 }
 
-/// Whether an operation is one whose inside is looked at.
+/// Whether the inside of an operation can be shown.
 const fn is_looked_into(kind: &OpKind) -> bool {
     matches!(kind, OpKind::Attention(_) | OpKind::Recurrence(_))
 }
 
-/// What a row of logits expects where `label` is right.
+/// The prediction in a row of logits, where `label` is correct.
 fn position(label: i32, row: &[f32]) -> PositionAnswer {
     let truth = usize::try_from(label).unwrap_or(0).min(row.len().saturating_sub(1));
     let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = row.iter().map(|v| f64::from(v - max).exp()).sum();
     let mut likely: Vec<(u32, f32)> = Vec::with_capacity(LIKELY + 1);
     for (class, value) in (0u32..).zip(row) {
-        // Of equals the first stays first.
+        // Equal values keep their order.
         let at = likely.iter().position(|(_, other)| value > other).unwrap_or(likely.len());
         if at < LIKELY && !value.is_nan() {
             likely.insert(at, (class, *value));
@@ -149,8 +149,8 @@ fn position(label: i32, row: &[f32]) -> PositionAnswer {
     PositionAnswer { truth: truth as u32, loss: cross_entropy(row, truth), likely }
 }
 
-/// The states of one direction after each position, `[positions, units]`: those before the next position that it
-/// comes to, and the final one.
+/// The states of one direction after each position, `[positions, units]`: those that are stored before the following
+/// position, and the final one.
 fn states_of(step: &Step, op: &Op, g: &RecurrenceGeometry) -> Result<(usize, Vec<f32>), TrainError> {
     let (positions, units) = (g.positions, g.units);
     let mut values = vec![0.0; positions * units];
@@ -169,7 +169,7 @@ fn states_of(step: &Step, op: &Op, g: &RecurrenceGeometry) -> Result<(usize, Vec
     Ok((units, values))
 }
 
-/// The states of both directions side by side.
+/// The concatenated states of both directions.
 fn joined(directions: &[(usize, Vec<f32>)]) -> Option<HiddenStates> {
     let (units, first) = directions.first()?;
     let positions = first.len() / (*units).max(1);

@@ -1,5 +1,5 @@
-//! Where a run keeps what survives a step, to go back to it: in memory where that is small, in a file without a name
-//! where it is large.
+//! A place where a run stores what survives a step, to go back to it: in memory if that is small, in an unnamed file if
+//! it is large.
 
 use super::TrainError;
 use super::memory_needs::is_small;
@@ -12,19 +12,19 @@ use std::path::{Path, PathBuf};
 /// A place for what survives a step.
 pub(super) enum KeptState {
     Memory(Vec<u8>),
-    /// Gone from the disk when the program ends, however it ends.
+    /// Deleted by the system when the program ends, however it ends.
     File(File),
 }
 
-/// Where a state of a size will be kept: the file is there, with room for all of it, and memory is not yet taken.
+/// The place of a state of a known size: the file exists, with reserved space, and memory is not allocated yet.
 pub(super) enum Place {
     Memory,
     File(File),
 }
 
 impl Place {
-    /// A place for so many bytes of a step that runs on this machine's memory or, otherwise, on a device: whose states
-    /// are kept in the host's memory, since they are not in it already.
+    /// A place for this many bytes, for a step that runs in this machine's memory or otherwise on a device: a device's
+    /// states are kept in the host's memory, where they are not already.
     pub(super) fn of(bytes: u64, here: bool) -> Self {
         if !here || is_small(bytes) {
             return Self::Memory;
@@ -32,7 +32,9 @@ impl Place {
         for folder in folders() {
             match file_in(&folder, bytes) {
                 Ok(file) => return Self::File(file),
-                Err(why) => log::warn!("{}: no room for {} of a run's state: {why}", folder.display(), Bytes(bytes)),
+                Err(why) => {
+                    log::warn!("{}: not enough space for {} of a run's state: {why}", folder.display(), Bytes(bytes))
+                }
             }
         }
         Self::Memory
@@ -42,7 +44,7 @@ impl Place {
         matches!(self, Self::Memory)
     }
 
-    /// The place itself, in memory that was taken before where there is some.
+    /// The place itself, using memory that was allocated before if there is some.
     pub(super) fn take(self, bytes: usize, taken: Option<Vec<u8>>) -> KeptState {
         match self {
             Self::Memory => KeptState::Memory(taken.unwrap_or_else(|| zero_bytes(bytes))),
@@ -52,10 +54,10 @@ impl Place {
 }
 
 impl KeptState {
-    /// Keeps what `step` has now. Allocates nothing.
+    /// Stores the current state of `step`. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn save(&mut self, step: &mut Step) -> Result<(), TrainError> {
         match self {
             Self::Memory(saved) => Ok(step.snapshot_into(saved)?),
@@ -63,7 +65,7 @@ impl KeptState {
         }
     }
 
-    /// Gives `step` what was kept.
+    /// Restores the stored state of `step`.
     ///
     /// # Errors
     /// As [`Self::save`].
@@ -86,13 +88,14 @@ fn lost(cause: io::Error) -> TrainError {
     TrainError::Kept(cause)
 }
 
-/// Where such files may be: the user's cache folder, then the system's folder for what does not last.
+/// Folders for such files: the user's cache folder, then the system's folder for temporary files that survive a
+/// restart.
 fn folders() -> Vec<PathBuf> {
     let cache = directories::ProjectDirs::from("", "", "stepgraph").map(|d| d.cache_dir().to_owned());
     cache.into_iter().chain([std::env::temp_dir()]).collect()
 }
 
-/// A file without a name in `folder`, with room for so many bytes.
+/// An unnamed file in `folder`, with reserved space for this many bytes.
 fn file_in(folder: &Path, bytes: u64) -> io::Result<File> {
     std::fs::create_dir_all(folder)?;
     let file = tempfile::tempfile_in(folder)?;
@@ -100,18 +103,18 @@ fn file_in(folder: &Path, bytes: u64) -> io::Result<File> {
     Ok(file)
 }
 
-/// Takes room on the disk, so that no later write fails for want of it. Files that are memory themselves are refused.
+/// Reserves space on the disk, so that no later write fails. Files in memory are refused.
 #[cfg(target_os = "linux")]
 fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     use rustix::fs::{FallocateFlags, fallocate, fstatfs, fstatvfs};
     use rustix::io::Errno;
-    /// The numbers of file systems in memory.
+    /// The type numbers of file systems in memory.
     const IN_MEMORY: [u32; 2] = [0x0102_1994, 0x8584_58f6];
     if IN_MEMORY.contains(&(fstatfs(file)?.f_type as u32)) {
         return Err(io::Error::other("this folder is in memory"));
     }
     match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems take no room ahead.
+        // Some file systems cannot reserve space.
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
             let found = fstatvfs(file)?;
             let free = found.f_bavail.saturating_mul(found.f_frsize);
@@ -136,13 +139,13 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_state_comes_back_from_memory_and_from_a_file() {
+    fn a_state_is_restored_from_memory_and_from_a_file() {
         let preset = read_preset(BUNDLED.iter().find(|b| b.name == "xor").unwrap().text).unwrap();
         let compiled = compile(&check(&preset).model.unwrap(), &Options::train(host_target(1))).unwrap();
         let mut step = Step::new(Arc::new(compiled), 1).unwrap();
         let bytes = step.compiled().plan.persistent_bytes;
         let folder = tempfile::tempdir().unwrap();
-        // Where the system keeps temporary files in memory, none is offered there.
+        // If the system keeps temporary files in memory, no folder is offered there.
         let offered = file_in(&folder.path().join("deeper"), bytes);
         assert!(offered.as_ref().map_or(true, |file| file.metadata().unwrap().len() >= bytes));
         let file = offered.unwrap_or_else(|_| tempfile::tempfile().unwrap());
@@ -154,7 +157,7 @@ mod tests {
             step.restore(&vec![0; state.len()]).unwrap();
             kept.put_back(&mut step).unwrap();
             assert_eq!(step.snapshot().unwrap(), state);
-            // A second state takes the place of the first.
+            // A second state replaces the first.
             step.restore(&vec![7; state.len()]).unwrap();
             kept.save(&mut step).unwrap();
             step.restore(&state).unwrap();

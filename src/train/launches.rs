@@ -1,4 +1,4 @@
-//! Several steps at once: where the data set is on a GPU, they are launched ahead of their reports.
+//! Several steps at once: if the data set is on a GPU, they are launched before the reports of earlier ones are read.
 
 use super::watched::Watched;
 use super::{Session, Spans, StepReport, Stretches, TrainError};
@@ -6,24 +6,24 @@ use crate::exec::{ExecError, MemoryOf, StepRecord};
 use std::time::{Duration, Instant};
 
 impl Session {
-    /// Whether several steps go in one launch and fetch their batches themselves.
+    /// Whether one launch makes several steps, which fetch their batches themselves.
     #[must_use]
     pub const fn streams(&self) -> bool {
         self.streams
     }
 
-    /// Calls of kernels that a step makes.
+    /// The number of kernel calls of a step.
     #[must_use]
     pub fn calls(&self) -> usize {
         self.train.recordings().map(|(step, count)| step.compiled().plan.program.ops.len() * count).sum()
     }
 
-    /// Makes up to `most` steps, and begins none once `within` is over; each is handed to `listen`, in order. Gives the
-    /// number of steps made: 0 where the run is at its end. Where the data set is on a GPU, steps are launched ahead
-    /// of their reports; all that were launched are done when this returns.
+    /// Makes up to `most` steps, and starts none once `within` is over; each is passed to `listen`, in order. Returns
+    /// the number of steps made: 0 if the run is at its end. If the data set is on a GPU, steps are launched before the
+    /// reports of earlier ones are read; all launched steps are done when this returns.
     ///
     /// # Errors
-    /// As [`Self::step`]; the steps before the failed one were reported.
+    /// As for [`Self::step`]; the steps before the failed one were reported.
     pub fn steps(
         &mut self,
         most: u64,
@@ -43,7 +43,7 @@ impl Session {
         }
         while made < most && (made == 0 || started.elapsed() < within) {
             self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
-            // A snapshot needs a moment in which nothing is under way: one comes at the next step of these.
+            // A snapshot needs a point at which no launch is in flight: there is one at the next of these steps.
             let next = self.guard.next(&self.train).saturating_sub(self.done).max(1);
             let wanted = (most - made).min(self.total - self.done).min(next);
             if wanted == 0 {
@@ -59,7 +59,7 @@ impl Session {
         self.moved = Some(Stretches::default());
     }
 
-    /// Receives how far each parameter moved, where reading that costs no copy from a device.
+    /// Records how far each parameter moved, if reading that needs no copy from a device.
     fn note_updates(&mut self) {
         let Some(mut moved) = self.moved.take() else { return };
         let is_here = self.train.capabilities().memory == MemoryOf::Host;
@@ -71,8 +71,8 @@ impl Session {
         self.moved = Some(moved);
     }
 
-    /// How far each parameter moved since this was last asked, in stretches of steps; of steps that are launched ahead,
-    /// the last one. Nothing where it is not measured or not collected.
+    /// How far each parameter moved since the last call, over ranges of steps; for steps that are launched together,
+    /// only the last one. Empty if it is not measured or not collected.
     pub fn take_updates(&mut self) -> Vec<Spans> {
         let found = self.moved.as_mut().map(Stretches::take).unwrap_or_default();
         if !found.is_empty() || self.moved.is_none() || !self.streams || self.done == 0 {
@@ -101,7 +101,7 @@ impl Session {
                 self.places.clear();
                 self.feed.places(size, self.model.batch, &mut self.places);
                 if let Err(error) = self.train.launch(counter + sent, &self.places) {
-                    // These batches were not used; the launches before are still to be reported.
+                    // These batches were not used; the earlier launches must still be reported.
                     self.feed.resume(position)?;
                     problem = Some(error);
                     continue;
@@ -137,7 +137,7 @@ impl Session {
 }
 
 impl Watched {
-    /// What the record of a step says; its values are in the order of [`Self::read_back`].
+    /// The report in the record of a step, whose values are in the order of [`Self::read_back`].
     fn report(&self, record: &StepRecord, step: u64, feed_us: f32) -> StepReport {
         let mut values = record.values.iter().copied();
         let mut next = |there: bool, or: f32| if there { values.next().unwrap_or(or) } else { or };

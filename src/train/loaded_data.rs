@@ -1,4 +1,4 @@
-//! Data sets that were loaded before in this process: an edit of the network leaves its data as they are.
+//! Data sets that were loaded before in this process, because an edit of the network does not change its data.
 
 use crate::data::{self, DataError, Dataset, Preprocessing, Request, expected_size};
 use crate::model::DataSpec;
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-/// Data sets that are kept, at most, and the bytes of each: larger ones are read again.
+/// The largest number of data sets that are kept, and the largest size of each in bytes: larger ones are read again.
 const MOST: usize = 4;
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A file that was changed so recently may be changed again without another time.
+/// A file that was changed more recently than this may be changed again without a new modification time.
 const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
-/// All that a data set follows from.
+/// Everything that determines a data set.
 #[derive(Clone, PartialEq)]
 struct Key {
     spec: DataSpec,
     request: Request,
     base: PathBuf,
     known: Option<Preprocessing>,
-    /// Length and last change of each file.
+    /// Length and modification time of each file.
     files: Vec<(PathBuf, u64, SystemTime)>,
 }
 
-/// The last ones, newest last.
+/// The most recent ones, newest last.
 static LOADED: Mutex<Vec<(Key, Arc<Dataset>)>> = Mutex::new(Vec::new());
 
-/// The data set of `spec`, as [`data::load`] gives it, or [`data::load_as`] where the weights are `known`; the one that
-/// was loaded before, where its files have not changed since.
+/// The data set of `spec`, as returned by [`data::load`], or by [`data::load_as`] if weights are `known`; the one that
+/// was loaded before, if its files have not changed since.
 ///
 /// # Errors
 /// As [`data::load_as`].
@@ -58,7 +58,7 @@ pub(super) fn load(
     Ok(set)
 }
 
-/// What a data set is found by; nothing where it is not kept.
+/// The key of a data set; `None` if it is not kept.
 fn key_of(spec: &DataSpec, request: &Request, base: &Path, known: Option<&Preprocessing>) -> Option<Key> {
     let stamp = |path: PathBuf| {
         let path = base.join(path);
@@ -85,7 +85,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn data_are_loaded_once_and_again_when_their_file_or_what_is_asked_changes() {
+    fn data_are_loaded_once_and_again_when_their_file_or_the_request_changes() {
         let (folder, path) = temporary_file("t.csv");
         let write = |text: &str, age: u64| {
             std::fs::write(&path, text).unwrap();
@@ -103,11 +103,11 @@ mod tests {
         let first = load(&spec, 0);
         assert!(Arc::ptr_eq(&first, &load(&spec, 0)));
         assert!(!Arc::ptr_eq(&first, &load(&spec, 1)));
-        // As long, and changed at another time.
+        // The same length, but another modification time.
         write("a,b,y\n1,6,0\n2,5,1\n3,5,2\n", 20);
         let second = load(&spec, 0);
         assert!(first.x() != second.x());
-        // Changed just now: it is not known whether it is done.
+        // Changed just now: it may not be complete.
         write("a,b,y\n1,5,0\n2,7,1\n3,5,2\n", 0);
         let third = load(&spec, 0);
         assert!(second.x() != third.x() && !Arc::ptr_eq(&third, &load(&spec, 0)));

@@ -6,7 +6,7 @@ use crate::model::{Diagnostic, Model};
 /// Refuses data whose last batch of an epoch, out of `train` samples, is a single sample, if a layer needs more.
 ///
 /// # Errors
-/// Where that is so.
+/// If that is so.
 pub(super) fn refuse_last_batch(model: &Model, train: usize) -> Result<(), TrainError> {
     if train % model.batch != 1 || model.batch == 1 {
         return Ok(());
@@ -35,7 +35,7 @@ mod tests {
 
     const NORM: &str = r#"{"type": "batch_norm"}"#;
 
-    /// A run of batches of 4 out of 12 samples and `left`, whose last batch is as `last` says.
+    /// A run with batches of 4 out of 12 samples and `left`, whose last batch is treated as `last` says.
     fn spec(shape: &str, layers: &str, left: usize, last: &str) -> SessionSpec {
         let text = format!(
             r#"{{"name": "n", "input": {{"shape": {shape}, "batch": 4}}, "layers": [{layers}],
@@ -46,7 +46,7 @@ mod tests {
         SessionSpec::new(read_preset(&text).unwrap(), PathBuf::from("."))
     }
 
-    /// Why a run is refused, where it is.
+    /// Why a run is refused, if it is.
     fn refusal(spec: &SessionSpec) -> Option<String> {
         let error = Session::prepare(spec).err()?;
         assert!(error.is_user());

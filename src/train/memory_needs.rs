@@ -1,8 +1,8 @@
-//! What a command will take of the host's memory, listed before any of it is taken.
+//! The host memory that a command will need, listed before any of it is allocated.
 //!
-//! The system lets a program ask for more memory than there is, and ends it when it uses that. So everything large is
-//! counted first, item by item, and held against what the machine offers. What a GPU's memory must hold is compared
-//! with it by `Step::check_room`; what its run takes here is counted here.
+//! The system lets a program request more memory than exists, and kills it when it uses that. So everything large is
+//! estimated first, item by item, and compared with the available memory. What a GPU's memory must hold is checked by
+//! `Step::check_room`; this module counts the host memory of such a run.
 
 use super::{DataChoice, Purpose, SessionSpec, Start};
 use crate::compile::Compiled;
@@ -15,18 +15,18 @@ use crate::tensor::Bytes;
 use serde::Serialize;
 use thiserror::Error;
 
-/// One thing that takes memory.
+/// One item that needs memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Need {
     pub what: &'static str,
     pub bytes: u64,
 }
 
-/// Everything that a command takes, the largest first.
+/// All items of a command, the largest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Needs(Vec<Need>);
 
-/// Memory that does not suffice.
+/// The error of insufficient memory.
 #[derive(Clone, Debug, Error, PartialEq)]
 #[error(
     "this takes {needed} of memory, and {available} are free: {}; \
@@ -43,13 +43,13 @@ pub struct Shortage {
 /// Stacks of threads, tables of a plan, logs.
 pub(super) const PROGRAM: u64 = 32 << 20;
 
-/// What is smaller is kept in memory: it is nothing beside the program itself.
+/// Smaller states are kept in memory: they are negligible compared with the program itself.
 pub(super) const SMALL: u64 = 64 << 20;
 
-/// Items that a refusal names.
+/// The number of items that an error names.
 const NAMED: usize = 4;
 
-/// Whether so many bytes are kept in memory in any case.
+/// Whether this many bytes are kept in memory in any case.
 pub(super) const fn is_small(bytes: u64) -> bool {
     bytes <= SMALL
 }
@@ -68,16 +68,16 @@ impl Needs {
         &self.0
     }
 
-    /// All items together.
+    /// The total of all items.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(n.bytes))
     }
 
-    /// Refuses what does not fit into `available` bytes; everything fits where that is not known.
+    /// Fails if they do not fit into `available` bytes; everything fits if that is not known.
     ///
     /// # Errors
-    /// The shortage, with the largest items.
+    /// The error, with the largest items.
     pub fn check(&self, available: Option<u64>) -> Result<(), Shortage> {
         let needed = self.bytes();
         match available.filter(|free| needed > *free) {
@@ -89,7 +89,7 @@ impl Needs {
         }
     }
 
-    /// As [`Self::check`], with what is free here and now.
+    /// Like [`Self::check`], with the memory that is free now.
     ///
     /// # Errors
     /// As [`Self::check`].
@@ -98,25 +98,25 @@ impl Needs {
     }
 }
 
-/// What a session will be made of, as far as memory is concerned.
+/// The parts of a session that need memory.
 pub(super) struct Parts<'a> {
     pub(super) spec: &'a SessionSpec,
     pub(super) model: &'a Model,
     pub(super) train: &'a Compiled,
-    /// The evaluation's step, where there will be one in this memory.
+    /// The evaluation's step, if it will use this memory.
     pub(super) evaluation: Option<&'a Compiled>,
     /// Whether the guard keeps its snapshot in memory.
     pub(super) keeps_in_memory: bool,
 }
 
-/// What a session of a compiled step takes of the host's memory, where nothing is evaluated.
+/// The host memory of a session of a compiled step without evaluation.
 #[must_use]
 pub fn needs(spec: &SessionSpec, train: &Compiled) -> Needs {
     let keeps_in_memory = is_small(train.plan.persistent_bytes) || train.selection.target.as_cuda().is_some();
     needs_of(&Parts { spec, model: &train.model, train, evaluation: None, keeps_in_memory })
 }
 
-/// What preparing a session takes of the host's memory, and doing with it what it is for.
+/// The host memory for preparing a session and for its purpose.
 pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let Parts { spec, model, train, .. } = *parts;
     let plan = &train.plan;
@@ -125,7 +125,7 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);
     needs.add("the step's arena", if here { plan.arena_bytes } else { 0 });
-    // It runs in the transient memory of the training step, as far as that goes.
+    // It runs in the transient memory of the training step, as far as that is large enough.
     let lent = plan.arena_bytes - plan.persistent_bytes;
     needs.add("the evaluation's arena", parts.evaluation.map_or(0, |e| e.plan.arena_bytes.saturating_sub(lent)));
     needs.add("the run's snapshot", if parts.keeps_in_memory { kept } else { 0 });
@@ -135,18 +135,21 @@ pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let is_relaid = |x| matches!(plan.program.value(x).layout, Layout::ChannelsLast { .. });
     let relaid = plan.program.all_samples().any(is_relaid);
     needs.add("the samples in the step's own order", if relaid { data.held } else { 0 });
-    needs.add("parameters on their way to and from the step", in_transit(spec, plan, here));
+    needs.add("copies of parameters for the transfer to and from the step", in_transit(spec, plan, here));
     let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
     match spec.purpose {
         Purpose::Train => {}
         Purpose::Predict => needs.add("the answers", answers(model, data)),
         Purpose::Time => needs.add("the state that timed steps start from", kept),
         Purpose::Verify => {
-            needs.add("the state that the proofs start from", kept);
-            needs.add("the memory of one way to run, held against another", plan.arena_bytes.max(2 * kept) + kept);
+            needs.add("the state that the checks start from", kept);
+            needs.add(
+                "the memory of one way to run, for comparison with another",
+                plan.arena_bytes.max(2 * kept) + kept,
+            );
         }
         Purpose::Inspect => {
-            needs.add("the states that a private copy starts from", 3 * kept);
+            needs.add("the states that a copy of the step starts from", 3 * kept);
             needs.add("the values that are shown", 2 * largest(plan));
         }
         Purpose::Capsule => needs.add("the first and the last parameters", 2 * params),
@@ -170,8 +173,8 @@ fn data_size(spec: &SessionSpec, model: &Model) -> DataSize {
     }
 }
 
-/// Copies of single parameters: those that are in an order of their own are put in another on their way, those of a
-/// file and those of a device are held first.
+/// Copies of single parameters: those whose stored order differs are converted, and those from a file or a device are
+/// first read into memory.
 fn in_transit(spec: &SessionSpec, plan: &BindingPlan, here: bool) -> u64 {
     let slots = &plan.program.params;
     let bytes = |slot: &crate::lower::ParamSlot| 4 * plan.program.value(slot.value).shape.len() as u64;
@@ -185,7 +188,7 @@ fn largest(plan: &BindingPlan) -> u64 {
     plan.buffers.iter().map(|b| b.bytes).max().unwrap_or(0)
 }
 
-/// Outputs for every sample that the data may have, twice: as they come, and as text.
+/// Outputs for every sample that the data may have, twice: as numbers, and as text.
 fn answers(model: &Model, data: DataSize) -> u64 {
     let (input, output) = (model.sample_len().max(1) as u64, model.output.len() as u64);
     2 * (data.held / input).saturating_mul(output)
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_counts_what_it_takes() {
+    fn every_command_estimates_its_memory() {
         let of = |purpose, in_memory| needs(&text(512, 1000), |s| s.purpose = purpose, in_memory).0;
         let (run, compiled) = needs(&text(512, 1000), |_| {}, false);
         let (arena, kept) = (compiled.plan.arena_bytes, compiled.plan.persistent_bytes);
@@ -231,7 +234,8 @@ mod tests {
         let params = 4 * compiled.model.trained_len() as u64;
         assert_eq!(of(Purpose::Capsule, false).bytes(), run.bytes() + 2 * params);
         assert!(of(Purpose::Predict, false).bytes() > run.bytes());
-        // Samples that are answered count without being trained on; those of a step that is timed are its own batch.
+        // Samples that are evaluated need memory although they are not trained on; samples of a step that is timed are
+        // its own batch.
         let resident = |purpose| {
             let change = |s: &mut SessionSpec| (s.purpose, s.data) = (purpose, DataChoice::Resident);
             needs(&text(512, 1000), change, false).0.bytes()

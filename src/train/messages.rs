@@ -1,6 +1,6 @@
-//! What a window and the worker that trains for it say to each other: plain data, which can be sent as it is.
+//! The messages between a window and the worker that trains for it: plain data, which can be sent as it is.
 //!
-//! A prepared run's step and data are not in a message. [`Event::Prepared`] names them by a [`RunKey`], and a listener
+//! A prepared run's step and data are not in a message. [`Event::Prepared`] contains their [`RunKey`], and a listener
 //! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{
@@ -13,7 +13,7 @@ use crate::tensor::{number_text, path_text};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// What the user asks of a run.
+/// Commands of the user for a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -23,7 +23,7 @@ pub enum Command {
     Pause,
     /// Makes this many steps, then pauses.
     Step(u64),
-    /// Ends the run; its result stays, and it can be started again from there.
+    /// Ends the run; its result is kept, and it can be continued from there.
     Stop,
     SetLr(#[serde(with = "number_text")] f32),
     /// The run's length in steps.
@@ -33,20 +33,20 @@ pub enum Command {
     Predict(Vec<u32>),
     /// Compares the steps of two recordings, by the numbers that reports of steps name them by.
     CompareRecordings([u32; 2]),
-    /// A question about the network as it is now. While running it is answered when time allows, in place of an older
-    /// one that still waits.
+    /// A query about the current network. While the run trains it is answered when time allows; it replaces an older
+    /// one that is still waiting.
     Query(Query),
-    /// Writes a text, in place of one that is being written. While running, tokens are drawn when time allows, each
-    /// from the newest parameters.
+    /// Writes a text, which replaces one that is being written. While the run trains, tokens are drawn when time
+    /// allows, each with the newest parameters.
     Write(Generation),
     /// Ends the text that is being written.
     StopWriting,
-    /// Times this many steps eagerly and as many replayed, and puts everything back.
+    /// Times this many steps eagerly and as many replayed, and restores the state.
     TimeBothWays(usize),
     SaveWeights(#[serde(with = "path_text")] PathBuf),
     SaveCheckpoint(#[serde(with = "path_text")] PathBuf),
     LoadCheckpoint(#[serde(with = "path_text")] PathBuf),
-    /// A copy of all that the next step depends on.
+    /// A copy of everything that the next step depends on.
     TakeSnapshot,
 }
 
@@ -54,13 +54,13 @@ pub enum Command {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// Data is loaded, the step compiled and recorded.
+    /// Data is being loaded, and the step compiled and recorded.
     Preparing,
     /// Nothing has been trained yet.
     Ready,
     Running,
     Paused,
-    /// All steps are made.
+    /// All steps have been made.
     Finished,
     /// Ended by the user.
     Stopped,
@@ -68,7 +68,7 @@ pub enum RunState {
     Failed(String),
 }
 
-/// What a run reports.
+/// Reports of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
@@ -77,14 +77,14 @@ pub enum Event {
     Prepared {
         run: RunKey,
         recording: Recording,
-        /// How long it took.
+        /// How long preparation took.
         ready_times: ReadyTimes,
         /// Steps of the whole run.
         total: u64,
         notes: Vec<String>,
         /// What differs from the checkpoint that the run was resumed from.
         resumed: Vec<String>,
-        /// Whether what is held out may have been trained on before.
+        /// Whether the held-out samples may have been trained on before.
         maybe_trained: bool,
         /// The learning rate of the first step.
         #[serde(with = "number_text")]
@@ -113,7 +113,7 @@ pub enum Event {
         #[serde(with = "number_text")]
         outputs: Vec<f32>,
     },
-    /// The recordings of the run, where they were looked at.
+    /// The recordings of the run, if they were requested.
     Recordings(Box<RecordingsSeen>),
     /// The difference between the steps of these two recordings.
     RecordingsCompared([u32; 2], Box<StepDifference>),
@@ -123,15 +123,16 @@ pub enum Event {
     Saved(#[serde(with = "path_text")] PathBuf),
     /// Weights or a checkpoint that could not be written, and why.
     NotSaved(#[serde(with = "path_text")] PathBuf, String),
-    /// What is wrong with the preset of a run that cannot be prepared; may be nothing.
+    /// What is wrong with the preset of a run that cannot be prepared; may be empty.
     Mistakes(Vec<Diagnostic>),
-    /// A copy of all that the next step depends on; comes unasked before a run fails at that step.
+    /// A copy of everything that the next step depends on; sent without a request before a run fails at that step.
     Snapshot(Box<Snapshot>),
     /// A command that failed; the run continues.
     Problem(String),
 }
 
-/// [`StepReport`] with every field, finite or not: its own form is that of a run's log, which leaves some out.
+/// [`StepReport`] with every field, finite or not, because its own serialisation is that of a run's log, which omits
+/// some.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "StepReport")]
 struct SentReport {
@@ -211,7 +212,7 @@ mod tests {
     use std::fmt::Debug;
     use std::path::Path;
 
-    /// Texts are compared, because numbers that are not finite are unequal to themselves.
+    /// Texts are compared, because NaN is not equal to itself.
     fn round_trip<T: Serialize + DeserializeOwned + Debug>(message: &T) {
         let json = serde_json::to_string(message).unwrap();
         let back: T = serde_json::from_str(&json).unwrap();
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_run_reports_is_the_same_after_json() {
+    fn reports_of_a_run_are_the_same_after_json() {
         let mut session = session();
         let snapshot = session.snapshot().unwrap();
         let report = session.step().unwrap().unwrap();
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_inside_is_the_same_after_json() {
+    fn the_inside_of_a_network_is_the_same_after_json() {
         let answer = PositionAnswer { truth: 4, loss: f64::INFINITY, likely: vec![(1, 0.5)] };
         let found = [
             Insight::Positions(vec![answer]),

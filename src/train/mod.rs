@@ -112,8 +112,8 @@ pub use threads::{threads_for, threads_for_step, tune_threads};
 pub use training_step::TrainingStep;
 pub use tune::tune;
 pub use verify::{
-    Check, Compared, Culprit, Failure, Price, Progress, Proof, RandomEvent, RandomReport, RandomRun,
-    Report as VerifyReport, Tally, VerifyOptions, price, verify, verify_random, verify_some,
+    CHECKS, Check, Compared, Culprit, Failure, GPU_CHECKS, Price, Progress, Proof, RandomEvent, RandomReport,
+    RandomRun, Report as VerifyReport, Tally, VerifyOptions, price, ratio_text, verify, verify_random, verify_some,
 };
 pub use weights::{TensorFile, read_tensors};
 pub use worker::Worker;

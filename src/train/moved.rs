@@ -1,4 +1,4 @@
-//! How far the parameters moved in a step, whatever path it took.
+//! How far the parameters moved in a step, for any path.
 
 use crate::ir::Role;
 use crate::lower::Program;
@@ -6,7 +6,7 @@ use crate::model::ParamId;
 use std::borrow::Cow;
 
 /// The change of each trained parameter of a network, in order of the parameters, from those of the parameters that the
-/// step updates, in the order of its plan. What a path leaves out has not moved.
+/// step updates, in the order of its plan. Parameters that a path leaves out have not moved.
 pub(super) fn of_all_parameters<'v>(program: &Program, values: Cow<'v, [f32]>) -> Cow<'v, [f32]> {
     let is_trained = |id: &ParamId| program.value(program.params[id.0 as usize].value).role == Role::Param;
     let trained: Vec<ParamId> = (0..program.params.len() as u32).map(ParamId).filter(is_trained).collect();
@@ -30,7 +30,7 @@ mod tests {
     use crate::model::{check, read_preset};
 
     #[test]
-    fn what_a_path_leaves_out_has_not_moved() {
+    fn parameters_that_a_path_leaves_out_have_not_moved() {
         let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [
             {"type": "branch", "choose": {"by": "cycle", "values": [0, 1]},
                 "paths": [[{"type": "dense", "units": 3}], [{"type": "dense", "units": 3, "bias": false}]]},

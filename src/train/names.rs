@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The most names; what comes after them has none.
+/// The largest number of names; further ones are not stored.
 const MOST: usize = 1 << 16;
 
 #[derive(Default)]

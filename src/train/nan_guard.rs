@@ -1,9 +1,9 @@
-//! Finding the operation that made the first NaN.
+//! Finds the operation that produced the first NaN.
 //!
 //! A step leaves no trace of where a value stopped being finite: activations are overwritten and parameters updated.
 //! But a run is exactly repeatable, so it is enough to keep a snapshot every few hundred steps: when a loss or gradient
-//! is no longer finite, the run goes back to the snapshot, replays up to the step in question, and runs that one op by
-//! op, looking at every output.
+//! is no longer finite, the run goes back to the snapshot, replays up to the step in question, and runs that step op by
+//! op, checking every output.
 
 use super::kept_state::KeptState;
 use super::training_step::TrainingStep;
@@ -27,20 +27,21 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// A guard over a run that has made no step, which keeps its snapshots in `kept`.
+    /// A guard over a run that has made no step, which stores its snapshots in `kept`.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn new(step: &mut Step, feed: &DataFeed, mut kept: KeptState) -> Result<Self, TrainError> {
         kept.save(step)?;
         Ok(Self { kept, position: feed.position(), step: 0 })
     }
 
-    /// Runs a step once each way and puts back what it had: caches are warm, and nothing has changed. A step of large
-    /// parameters, which takes long in any case and whose memory was touched when it was taken, is left alone.
+    /// Runs a step once eagerly and once as a replay and restores its state: caches are warm, and nothing has changed.
+    /// A step with large parameters is not run, because it takes long in any case and its memory was accessed when it
+    /// was allocated.
     ///
     /// # Errors
-    /// Where the step cannot be run.
+    /// If the step cannot be run.
     pub(super) fn warm_up(&self, step: &mut TrainingStep, pool: &mut Pool) -> Result<(), TrainError> {
         if !self.kept.is_memory() {
             return Ok(());
@@ -56,18 +57,18 @@ impl Guard {
         self.put_back(step)
     }
 
-    /// Gives the step what it had at the last snapshot.
+    /// Restores the step's state at the last snapshot.
     ///
     /// # Errors
-    /// What went wrong on the device or the disk.
+    /// If the device or the disk fails.
     pub(super) fn put_back(&self, step: &mut Step) -> Result<(), TrainError> {
         self.kept.put_back(step)
     }
 
-    /// Renews the snapshot where it is old, or where something outside the step changed its state. Allocates nothing.
+    /// Renews the snapshot if it is old, or if something outside the step changed its state. Allocates nothing.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn renew(
         &mut self,
         step: &mut Step,
@@ -85,7 +86,7 @@ impl Guard {
 
     /// The number of steps after which the next snapshot is due.
     pub(super) fn next(&self, step: &Step) -> u64 {
-        // A snapshot crosses to the host; on a GPU that costs many steps.
+        // A snapshot is copied to the host; on a GPU that costs as much as many steps.
         self.step
             + match step.capabilities().memory {
                 MemoryOf::Device => 16 * INTERVAL,
@@ -93,7 +94,7 @@ impl Guard {
             }
     }
 
-    /// Says where step `number` went wrong, and leaves the run as it was before that step.
+    /// Finds where step `number` produced a value that is not finite, and leaves the run as it was before that step.
     pub(super) fn explain(
         &self,
         step: &mut TrainingStep,
@@ -115,7 +116,7 @@ impl Guard {
             Ok::<_, TrainError>(feed.position())
         };
         let position = to_failed(step, feed, pool)?;
-        // What is too large to be kept twice is made again.
+        // A state that is too large to be kept twice is computed again.
         let before = kept.is_memory().then(|| step.snapshot()).transpose()?;
         let mut origin = None;
         for batch in 0..step.batches() {
@@ -138,7 +139,7 @@ impl Guard {
     }
 }
 
-/// Runs the step op by op and names the first that makes a value that is not finite; nothing where there is none.
+/// Runs the step op by op and returns the first operation whose result is not finite; `None` if there is none.
 fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<Option<String>, TrainError> {
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
@@ -147,7 +148,7 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<Option<String>, Trai
     }
     for (index, op) in program.ops.iter().enumerate() {
         step.run_ops(index, index + 1, pool)?;
-        // A metric may be beyond `f32` while a run continues; the loss may not.
+        // A metric may overflow `f32` while a run continues; the loss may not.
         let is_metric = |v: LValueId| program.value(v).role == Role::Metric && program.value(v).name != "loss";
         let bad = op.bound(Dir::Out).find(|(_, v)| !is_metric(*v) && !is_finite(step, *v));
         if let Some((slot, value)) = bad {
@@ -169,12 +170,12 @@ fn first_bad_op(step: &mut Step, pool: &mut Pool) -> Result<Option<String>, Trai
 /// Whether every parameter and running statistic is finite.
 ///
 /// # Errors
-/// What went wrong on the device.
+/// If the device fails.
 pub(super) fn parameters_are_finite(step: &Step) -> Result<bool, TrainError> {
     first_infinite(step).map(|found| found.is_none())
 }
 
-/// The name of the first parameter or running statistic that holds NaN or infinite values.
+/// The name of the first parameter or running statistic that contains NaN or infinite values.
 fn first_infinite(step: &Step) -> Result<Option<&str>, TrainError> {
     let compiled = step.compiled();
     for (slot, param) in compiled.plan.program.params.iter().zip(&compiled.model.params) {
@@ -185,10 +186,10 @@ fn first_infinite(step: &Step) -> Result<Option<&str>, TrainError> {
     Ok(None)
 }
 
-/// Refuses to write parameters and running statistics that no run could start from.
+/// Refuses to write parameters and running statistics that are not finite, because no run could start from them.
 ///
 /// # Errors
-/// Where one of them is not finite, and what went wrong on the device.
+/// If one of them is not finite, or if the device fails.
 pub(super) fn check_parameters(step: &Step, path: &Path) -> Result<(), TrainError> {
     match first_infinite(step)? {
         Some(name) => Err(TrainError::Diverged { path: path.to_owned(), name: name.to_owned() }),
@@ -196,7 +197,7 @@ pub(super) fn check_parameters(step: &Step, path: &Path) -> Result<(), TrainErro
     }
 }
 
-/// Runs nothing; true where every element is finite. Values that are no floats are.
+/// Runs nothing; true if every element is finite. Values that are not floats are considered finite.
 fn is_finite(step: &Step, id: LValueId) -> bool {
     match step.compiled().plan.program.value(id).dtype {
         DType::F32 | DType::F16 | DType::Bf16 => step.stored::<f32>(id).is_ok_and(|v| v.iter().all(|x| x.is_finite())),

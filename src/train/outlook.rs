@@ -1,4 +1,4 @@
-//! What a run will meet, as far as it is foreseen: the cases of its steps in the order of their first use.
+//! The cases that a run is expected to have, in the order of their first use.
 
 use super::batch_shape::BatchShape;
 use super::step_cases::{Case, StepPlanner};
@@ -9,35 +9,35 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Steps that are looked through for the cases of a run.
+/// The number of steps that are searched for the cases of a run.
 const MOST_STEPS: u64 = 1 << 14;
-/// Recordings that are made before the first step.
+/// The largest number of recordings that are made before the first step.
 const MOST_AT_FIRST: usize = 64;
-/// The time after which no more of them are begun, on a machine that can make them later.
+/// The time after which no more of them are started, on a machine that can make them later.
 const AT_FIRST: Duration = Duration::from_millis(800);
-/// Cases that are foreseen at most.
+/// The largest number of expected cases.
 const MOST_FORESEEN: usize = 1 << 14;
 
-/// A case that a run will meet, with the first step that does and, where there was time, its plan.
+/// A case of a run, with its first step and, if there was time, its plan.
 pub(super) struct Foreseen {
     pub(super) case: Case,
     pub(super) step: u64,
     pub(super) plan: Option<Arc<Compiled>>,
 }
 
-/// What a run will meet, as far as it is foreseen, in the order of its use.
+/// The expected cases of a run, in the order of their use.
 pub(super) struct Outlook {
     pub(super) cases: Vec<Foreseen>,
-    /// Whether there will be nothing else.
+    /// Whether there are no other cases.
     pub(super) is_all: bool,
 }
 
 impl Outlook {
-    /// Looks through the steps of a run of `total`, and plans the first of its cases: all of them on a device that
-    /// `waits` for its recordings, otherwise for a limited time.
+    /// Searches the steps of a run of `total`, and plans the first of its cases: all of them on a device that `waits`
+    /// for its recordings, otherwise for a limited time.
     ///
     /// # Errors
-    /// Where a step cannot be planned.
+    /// If a step cannot be planned.
     pub(super) fn new(planner: &StepPlanner, feed: &DataFeed, total: u64, waits: bool) -> Result<Self, TrainError> {
         let mut outlook = Self { cases: Vec::new(), is_all: true };
         let mut seen = HashSet::new();

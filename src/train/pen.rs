@@ -1,20 +1,21 @@
-//! Writes a text between the steps of a run, and reports what is written.
+//! Writes a text between the steps of a run, and reports it.
 
 use super::{GenerateError, Generation, GenerationEnd, Pace, Session, Writing};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// What becomes of a text that is written while a run trains.
+/// The state of a text that is written while a run trains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WritingEvent {
-    /// The network has read the prompt, of which this is the text; so many tokens follow at most.
+    /// The network has read the prompt, of which this is the text; at most this many tokens follow.
     Began {
         prompt: String,
         notes: Vec<String>,
         most: usize,
     },
-    /// What was written since the last report, the tokens drawn so far, and the steps made when the last was drawn.
+    /// What was written since the last report, the number of tokens drawn so far, and the number of steps when the last
+    /// was drawn.
     Wrote {
         text: String,
         tokens: usize,
@@ -25,20 +26,20 @@ pub enum WritingEvent {
     Failed(String),
 }
 
-/// The longest time of one turn of writing while the run trains, and while it does not.
+/// The longest time that is spent writing in one go while the run trains, and while it does not.
 const BURST: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
-/// The text that a run is writing, where there is one.
+/// The text that a run is writing, if there is one.
 #[derive(Default)]
 pub(super) struct Pen {
     writing: Option<Writing>,
-    /// What is written and not reported.
+    /// Text that was written and not reported yet.
     text: String,
     pace: Pace,
 }
 
 impl Pen {
-    /// Begins a text, in place of one that is being written.
+    /// Starts a text, which replaces one that is being written.
     pub(super) fn begin(&mut self, session: &mut Session, asked: &Generation) -> WritingEvent {
         self.text.clear();
         let begun = session.vocabulary().and_then(|vocabulary| Writing::begin(session, vocabulary, asked));
@@ -57,7 +58,7 @@ impl Pen {
         WritingEvent::Failed(error.to_string())
     }
 
-    /// Ends the text; what is not reported of it and its end.
+    /// Ends the text; returns the text that was not reported yet, and the end.
     pub(super) fn stop(&mut self, session: &Session) -> Vec<WritingEvent> {
         let Some(writing) = self.writing.take() else { return Vec::new() };
         let rest = report(&mut self.text, &writing, session);
@@ -69,7 +70,7 @@ impl Pen {
         self.writing.is_some()
     }
 
-    /// Draws tokens for a short time, where the run's steps leave some, and gives what there is to report.
+    /// Draws tokens for a short time, if the run's steps leave some, and returns what to report.
     pub(super) fn write(&mut self, session: &mut Session, is_training: bool) -> Vec<WritingEvent> {
         let Some(mut writing) = self.writing.take() else { return Vec::new() };
         let started = Instant::now();

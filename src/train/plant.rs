@@ -1,6 +1,6 @@
-//! Faults for tests, planted in the sessions that a thread makes: `verify` must find each of them.
+//! Injects faults into the sessions that a thread makes, for tests: `verify` must find each of them.
 //!
-//! A fault is there while a [`Planted`] lives, for its own thread, and nowhere else. Faults in kernels and plans of a
+//! A fault exists while a [`Planted`] is alive, for its own thread, and nowhere else. Faults in kernels and plans of a
 //! CPU's step are in `exec::cpu::plant`.
 
 use super::{DataFeed, FeedPosition, StepReport, TrainError};
@@ -16,13 +16,13 @@ use std::sync::Arc;
 pub enum Plant {
     /// In the feed, once it was made.
     Feed(fn(&mut DataFeed)),
-    /// In what a step reports.
+    /// In the report of a step.
     Report(fn(&mut StepReport)),
-    /// In the samples that an evaluation goes through; the second argument is the size of a batch.
+    /// In the samples of an evaluation; the second argument is the size of a batch.
     HeldOut(fn(&mut Vec<u32>, usize)),
     /// In the number of samples that an evaluation divides by; the second argument is the size of a batch.
     Divisor(fn(usize, usize) -> usize),
-    /// The evaluation has the parameters of the moment when it was made.
+    /// The evaluation uses the parameters from when it was made.
     StaleEvaluation,
     /// The evaluation runs the path of this step of a run.
     EvaluationPath(u64),
@@ -32,7 +32,7 @@ pub enum Plant {
     OtherAfterEviction,
     /// A checkpoint lacks the values whose names begin so, and nobody misses them.
     Forgets(&'static str),
-    /// A resumed run begins with the first batch.
+    /// A resumed run starts with the first batch.
     ForgetsPosition,
 }
 
@@ -41,7 +41,7 @@ thread_local! {
 }
 
 impl Plant {
-    /// Plants the fault for as long as the result lives.
+    /// Injects the fault for as long as the result lives.
     #[must_use]
     pub fn planted(self) -> Planted<Self> {
         Planted::new(&PLANTED, self)
@@ -55,7 +55,7 @@ pub(super) fn change_feed(feed: &mut DataFeed) {
     }
 }
 
-/// What changes the reports of a new session.
+/// The change of the reports of a new session.
 pub(super) fn report_change() -> Option<fn(&mut StepReport)> {
     match PLANTED.get() {
         Some(Plant::Report(change)) => Some(change),
@@ -100,7 +100,7 @@ pub(super) fn evaluated(model: &Model) -> Cow<'_, Model> {
     }
 }
 
-/// Whether steps use the recording of the first one.
+/// Whether all steps use the recording of the first one.
 pub(super) fn takes_other_recording() -> bool {
     matches!(PLANTED.get(), Some(Plant::OtherRecording))
 }

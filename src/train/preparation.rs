@@ -1,4 +1,4 @@
-//! What a run needs before its first step, brought up side by side: the compiled step in memory, its first parameters,
+//! Prepares what a run needs before its first step, in parallel: the compiled step in memory, its initial parameters,
 //! its data.
 
 use super::checkpoint::Compared;
@@ -37,21 +37,21 @@ pub(super) fn start_loss_scale(step: &mut Step, scale: f32) -> Result<(), TrainE
     Ok(())
 }
 
-/// A step in memory with the first parameters of its seed, and where its batches come from.
+/// A step in memory with the initial parameters of its seed, and the source of its batches.
 pub(super) struct BroughtUp {
     pub(super) train: TrainingStep,
     pub(super) feed: DataFeed,
     /// What the user should know about the data.
     pub(super) notes: Vec<String>,
-    /// What the checkpoint to continue from has otherwise, where there is one.
+    /// The differences from the checkpoint to continue from, if there is one.
     pub(super) compared: Option<Compared>,
-    /// Room for a snapshot.
+    /// The place of a snapshot.
     pub(super) kept: KeptState,
-    /// The evaluation's step, where it was compiled to count its memory.
+    /// The evaluation's step, if it was compiled to estimate its memory.
     pub(super) evaluation: Option<Compiled>,
 }
 
-/// A feed, and what was found on the way to it.
+/// A feed, and notes from its preparation.
 struct Fed {
     feed: DataFeed,
     /// What the user should know about its data.
@@ -59,11 +59,11 @@ struct Fed {
     compared: Option<Compared>,
 }
 
-/// Compiles the training step of `model` for `machine` and takes its memory, once all that the session will take was
-/// counted. Data are loaded at the same time on a separate thread.
+/// Compiles the training step of `model` for `machine` and allocates its memory, after everything that the session will
+/// need was estimated. Data are loaded at the same time on a separate thread.
 ///
 /// # Errors
-/// Where the step cannot be compiled or has no room, where the data are missing, malformed, or do not fit the network.
+/// If the step cannot be compiled or does not fit, or the data are missing, malformed, or do not fit the network.
 pub(super) fn bring_up(
     spec: &SessionSpec,
     model: &Model,
@@ -95,7 +95,7 @@ pub(super) fn bring_up(
         let keeping = keeps_in_memory.then(|| spawn(scope, "snapshot", move || touched(bytes))).transpose()?;
         let mut differing =
             Differing::new(spec, model, &options, seed, [&earlier[..], &[Arc::clone(&compiled)]].concat());
-        // What steps differ in depends on the data, and the memory of all of them on that.
+        // The differences between steps depend on the data, and the memory of all of them on these differences.
         let (fed, loading) = if differing.is_none() { (None, Some(loading)) } else { (joined(loading)?, None) };
         if let Some(differing) = &mut differing {
             let records_beside = Step::capabilities_for(&compiled).records_beside;
@@ -126,14 +126,14 @@ pub(super) fn bring_up(
     })
 }
 
-/// Memory of this size that was written once: getting so much takes longer than filling it.
+/// Memory of this size that was written once, because getting so much memory takes longer than filling it.
 fn touched(bytes: usize) -> Vec<u8> {
     let mut touched = room(bytes);
     touched.resize(bytes, 0);
     touched
 }
 
-/// Takes the memory of the step that trains, and draws its parameters in place.
+/// Allocates the memory of the training step, and draws its parameters in place.
 fn on_host(
     (compiled, others): (&Arc<Compiled>, &[Arc<Compiled>]),
     spec: &SessionSpec,
@@ -156,7 +156,7 @@ struct Differing {
 }
 
 impl Differing {
-    /// Nothing where all steps of the session are the whole one.
+    /// `None` if all steps of the session are the whole one.
     fn new(
         spec: &SessionSpec,
         model: &Model,
@@ -173,7 +173,7 @@ impl Differing {
         may_differ.then(|| Self { planner: StepPlanner::new(model, options.clone(), seed, &wholes), outlook: None })
     }
 
-    /// Looks at what the run will meet, and plans it.
+    /// Determines the cases that the run is expected to have, and plans them.
     fn look(&mut self, spec: &SessionSpec, feed: &DataFeed, waits: bool) -> Result<(), TrainError> {
         if feed.varies() || self.planner.paths().are_chosen() {
             let total = spec.total(feed.limit(self.planner.model().accumulate));
@@ -182,12 +182,12 @@ impl Differing {
         Ok(())
     }
 
-    /// What was planned.
+    /// The plans.
     fn plans(&self) -> impl Iterator<Item = Arc<Compiled>> {
         self.outlook.iter().flat_map(Outlook::plans)
     }
 
-    /// Records what was planned.
+    /// Records the plans.
     fn record(self, spec: &SessionSpec, train: &mut TrainingStep) -> Result<(), TrainError> {
         let Some(outlook) = self.outlook else { return Ok(()) };
         let manner = Manner { executor: spec.executor, is_strict: spec.recordings.is_strict };
@@ -197,8 +197,8 @@ impl Differing {
     }
 }
 
-/// Refuses a run that has no room. Otherwise gives where its first state is kept, and the step of its evaluation where
-/// it was compiled to be counted.
+/// Fails if the run does not fit. Otherwise returns the place of its first state, and the step of its evaluation if it
+/// was compiled for the estimate.
 fn counted(
     spec: &SessionSpec,
     model: &Model,
@@ -207,8 +207,8 @@ fn counted(
 ) -> Result<(Place, Option<Compiled>), TrainError> {
     let here = machine.as_cuda().is_none();
     if !here {
-        // Before anything is read: the step's arena and that of its evaluation, by the estimated plan. Its kernels are
-        // timed when it is needed.
+        // Before anything is read: the step's arena and that of its evaluation, from the estimated plan. Its kernels
+        // are timed when it is needed.
         let of_evaluation = || compile(model, &Options::eval(machine.clone())).map(|e| e.plan.arena_bytes);
         Step::check_room(compiled, if evaluates(spec) { of_evaluation()? } else { 0 })?;
     }
@@ -217,21 +217,21 @@ fn counted(
         let evaluation = evaluation.as_ref();
         needs_of(&Parts { spec, model, train: compiled, evaluation, keeps_in_memory }).check_here()
     };
-    // Room on the disk is looked for where the rest fits.
+    // The disk is used only if everything else fits.
     fits(false)?;
     let place = Place::of(compiled.plan.persistent_bytes, here);
     fits(place.is_memory())?;
     Ok((place, evaluation))
 }
 
-/// Whether samples will be held out, or answers asked for.
+/// Whether there will be held-out samples, or answers to queries.
 fn evaluates(spec: &SessionSpec) -> bool {
     let holds_out = spec.preset.data.as_ref().is_some_and(|d| d.held_out > 0.0);
     spec.purpose == Purpose::Predict || (spec.data == DataChoice::Preset && holds_out)
 }
 
-/// A step in a device's memory with the first parameters of its seed, which are drawn here while it is compiled into
-/// place.
+/// A step in a device's memory with the initial parameters of its seed, which are drawn here while the step is
+/// compiled.
 fn on_device<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     (compiled, others): (&Arc<Compiled>, &[Arc<Compiled>]),
@@ -269,13 +269,13 @@ fn spawn<'scope, T: Send + 'scope>(
     thread::Builder::new().name(name.into()).spawn_scoped(scope, work).map_err(TrainError::Thread)
 }
 
-/// What a thread gave; its panic continues here.
+/// The result of a thread; a panic is propagated.
 fn joined<T>(handle: thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Loads the data that a spec asks for, in the layouts that the step reads. Nothing for a batch that the step makes up.
-/// The recipe of a checkpoint is compared before data are prepared as it says.
+/// Loads the data of a spec, in the layouts that the step reads; `None` for a random batch. The recipe of a checkpoint
+/// is compared before data are prepared as it says.
 fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Result<Option<Fed>, TrainError> {
     let compare = |limit: Option<usize>| {
         let own = Recipe::of(&spec.preset, seed, spec.data == DataChoice::Preset).of_steps(spec.total(limit));
@@ -296,7 +296,7 @@ fn load(spec: &SessionSpec, model: &Model, seed: u64, layouts: &[Layout]) -> Res
             let source = spec.preset.data.as_ref().ok_or(TrainError::NoData)?;
             let request = Request::of(model, seed);
             let compared = compare(None)?;
-            // A checkpoint that cannot be read is refused where its parameters are.
+            // A checkpoint that cannot be read is refused when its parameters are read.
             let resumed = spec.start.resume.as_ref().map(|path| (path, Origin::read(path).ok().flatten()));
             let of_checkpoint = resumed.as_ref().and_then(|(_, origin)| origin.as_ref()?.preprocessing.as_ref());
             let known = spec.preprocessing.as_ref().or(of_checkpoint);

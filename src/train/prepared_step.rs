@@ -1,4 +1,4 @@
-//! A step by itself, with first parameters and one batch, as most proofs need it.
+//! A single step with initial parameters and one batch, as most checks need it.
 
 use crate::compile::{Options, compile};
 use crate::exec::Step;
@@ -19,11 +19,11 @@ pub(super) fn prepared(model: &Model, compiling: &Options, seed: u64) -> Result<
     Ok((step, Pool::new(threads)?))
 }
 
-/// Steps of the run that a schedule is made for.
+/// The number of steps of the run for which a schedule is made.
 pub(super) const STEPS: i64 = 100;
 
-/// Initial parameters, learning rate and counters, in the step's own precision. Biases and the like start away from
-/// zero, so that their gradients count.
+/// Initial parameters, learning rate and counters, in the step's precision. Biases and similar parameters do not start
+/// at zero, so that their gradients matter.
 fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
     let program = &step.compiled().plan.program;
     let (real, hyper) = (program.real, step.find("hyper")?);
@@ -50,6 +50,6 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
     if let Ok(batches) = step.find("batches") {
         step.write(batches, &[seed as i64, 0])?;
     }
-    // Small, so that no gradient of the checks overflows: that the step recovers from one is another matter.
+    // Small, so that no gradient of the checks overflows; that the step recovers from an overflow is tested elsewhere.
     start_loss_scale(step, 64.0)
 }

@@ -1,9 +1,8 @@
-//! A private copy of a run to look into: the first operations of a step are made on memory of its own, and any buffer
-//! is looked at.
+//! A private copy of a run for reading values: the first operations of a step run in separate memory, and any buffer
+//! can be read.
 //!
-//! The run itself is never touched. What a copy starts from is a [`Snapshot`]: the initial weights, or what the run had
-//! before its next step, with the place of the data that the step will read; so the copy makes the very step that the
-//! run will make.
+//! The run itself is never changed. A copy starts from a [`Snapshot`]: the initial weights, or the state of the run
+//! before its next step, with the position in the data; so the copy makes exactly the step that the run will make.
 
 use super::summary::Summary;
 use super::{FeedPosition, PlanKey, Purpose, Session, SessionSpec, TrainError};
@@ -22,7 +21,7 @@ use std::time::Instant;
 /// Everything that the next step of a run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// Steps made before it.
+    /// The number of steps made before it.
     pub step: u64,
     plan: PlanKey,
     bytes: Vec<u8>,
@@ -30,10 +29,10 @@ pub struct Snapshot {
 }
 
 impl Session {
-    /// What the next step depends on, copied.
+    /// A copy of everything that the next step depends on.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn snapshot(&mut self) -> Result<Snapshot, TrainError> {
         let (step, position) = (self.done, self.feed.position());
         Ok(Snapshot { step, plan: self.plan_key(), bytes: self.train.snapshot()?, position })
@@ -41,17 +40,17 @@ impl Session {
 }
 
 impl Snapshot {
-    /// True where the snapshot is one of a step with the same values in the same places.
+    /// True if the snapshot belongs to a step with the same values in the same places.
     #[must_use]
     fn belongs_to(&self, plan: PlanKey) -> bool {
         self.plan == plan
     }
 }
 
-/// What a buffer holds after some operations of a step.
+/// The contents of a buffer after some operations of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// A value, and the operation that wrote it last; `None` where it was there before the step.
+    /// A value, and the operation that wrote it last; `None` if it existed before the step.
     Value(LValueId, Option<usize>),
     /// Nothing was written to it yet.
     Unwritten,
@@ -61,7 +60,7 @@ pub enum Held {
     Scratch,
 }
 
-/// What buffer `id` holds once the first `ops` operations are done.
+/// The contents of buffer `id` once the first `ops` operations are done.
 #[must_use]
 pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
     let Some(b) = plan.buffers.get(id.0 as usize) else { return Held::Unwritten };
@@ -76,7 +75,7 @@ pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
         Some((value, w))
     });
     match written {
-        // An optimizer writes slices of a flat vector one by one; the whole vector is what the user looks at.
+        // An optimizer writes slices of a flat vector one by one; the user views the whole vector.
         Some((_, w)) if !b.parts.is_empty() => Held::Value(first, Some(w)),
         Some((value, w)) => Held::Value(value, Some(w)),
         None if b.persistent => Held::Value(first, None),
@@ -84,7 +83,7 @@ pub fn held(plan: &BindingPlan, id: BufferId, ops: usize) -> Held {
     }
 }
 
-/// What a part of a flat vector holds once the first `ops` operations are done, as [`held`] for a whole buffer.
+/// The contents of a part of a flat vector once the first `ops` operations are done, like [`held`] for a whole buffer.
 #[must_use]
 pub fn held_part(plan: &BindingPlan, id: BufferId, part: usize, ops: usize) -> Held {
     let whole = held(plan, id, ops);
@@ -99,10 +98,10 @@ pub fn held_part(plan: &BindingPlan, id: BufferId, part: usize, ops: usize) -> H
     }
 }
 
-/// The first operation of a step that makes a value which is not finite.
+/// The first operation of a step whose result is not finite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstBad {
-    /// `None` where the batch itself or what was there before the step is not finite.
+    /// `None` if the batch itself or a value that existed before the step is not finite.
     pub op: Option<usize>,
     pub value: LValueId,
     pub name: String,
@@ -130,17 +129,17 @@ impl Probe {
         Ok(out)
     }
 
-    /// The artefacts of the step.
+    /// The results of the compiler for the step.
     #[must_use]
     pub fn compiled(&self) -> &Arc<Compiled> {
         self.session.compiled()
     }
 
-    /// Starts from another snapshot, or from the initial weights. False where the snapshot belongs to another plan;
-    /// nothing changes then.
+    /// Starts from another snapshot, or from the initial weights. Returns false if the snapshot belongs to another
+    /// plan; then nothing changes.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub fn start_from(&mut self, snapshot: Option<&Snapshot>) -> Result<bool, TrainError> {
         let snapshot = snapshot.unwrap_or(&self.initial);
         if !snapshot.belongs_to(self.session.plan_key()) {
@@ -151,13 +150,13 @@ impl Probe {
         Ok(true)
     }
 
-    /// Steps that the run had made where the copy starts.
+    /// The number of steps that the run had made at the copy's start.
     #[must_use]
     pub const fn step(&self) -> u64 {
         self.start.step
     }
 
-    /// Back to where the copy starts; where several batches make a step, to its last one.
+    /// Returns to the copy's start; if several batches make one step, to its last batch.
     fn rewind(&mut self) -> Result<(), TrainError> {
         let Session { train, feed, pool, .. } = &mut self.session;
         train.restore(&self.start.bytes)?;
@@ -171,10 +170,10 @@ impl Probe {
         Ok(())
     }
 
-    /// Has exactly the first `ops` operations done, from the start where more were done before.
+    /// Runs operations until exactly the first `ops` are done; starts again if more were done before.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn advance_to(&mut self, ops: usize) -> Result<(), TrainError> {
         let ops = ops.min(self.compiled().plan.program.ops.len());
         if ops < self.done_ops {
@@ -186,19 +185,19 @@ impl Probe {
         Ok(())
     }
 
-    /// Looks at a value as it is in memory now.
+    /// Reads a value from memory.
     ///
     /// # Errors
-    /// Where the value has no place.
+    /// If the value has no place.
     pub fn look(&self, value: LValueId, slice: usize) -> Result<Summary, TrainError> {
         Ok(Summary::of(&self.session.train.tensor(value)?, slice))
     }
 
-    /// Makes the whole step op by op and gives the first value that is not finite; the copy is after that
-    /// operation then.
+    /// Makes the whole step op by op and returns the first value that is not finite; afterwards the copy is at that
+    /// operation.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn first_bad(&mut self) -> Result<Option<FirstBad>, TrainError> {
         self.rewind()?;
         let compiled = Arc::clone(self.compiled());
@@ -236,26 +235,26 @@ impl Probe {
     }
 }
 
-/// What the operations of a step take, and what they take at least.
+/// The measured and the least times of a step's operations.
 #[derive(Clone, Debug)]
 pub struct OpTimes {
-    /// The median of each operation by itself, in microseconds, in the order of the plan.
+    /// The median of each operation, timed separately, in microseconds, in the order of the plan.
     pub op_us: Vec<f64>,
-    /// The least time of each by the machine's ceilings.
+    /// The least time of each operation by the machine's highest rates.
     pub floors: Vec<Floor>,
     /// The median of a whole replay, in microseconds.
     pub replay_us: f64,
-    /// The rates of a CPU, where it is one.
+    /// The rates of a CPU, if it is one.
     pub ceilings: Option<Ceilings>,
-    /// Times that each operation was run.
+    /// The number of times that each operation was run.
     pub rounds: usize,
 }
 
-/// How long the operations are timed altogether, in microseconds.
+/// The total time for timing the operations, in microseconds.
 const TIMED_US: f64 = 300_000.0;
 
-/// Times every operation of the step that `spec` describes, on a batch that stays where it is, and measures the
-/// machine's ceilings; those that are `known` count where they are higher. Takes about two seconds.
+/// Times every operation of the step that `spec` describes, on a batch that stays in memory, and measures the machine's
+/// highest rates; those in `known` are used if they are higher. Takes about two seconds.
 ///
 /// # Errors
 /// As [`Session::prepare`].
@@ -277,7 +276,7 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
     step.restore(&start)?;
     let rounds = (TIMED_US / replay_us.max(1.0)).clamp(3.0, 200.0) as usize;
     let isa: Option<Isa> = compiled.selection.target.as_cpu().map(|c| c.isa);
-    // Before and after: a machine that is busy for a while is hardly busy for both.
+    // Measured before and after: a busy machine is probably not busy both times.
     let before = isa.map(|isa| Ceilings::measure(isa, pool));
     let op_us = step.time_calls(rounds, pool)?;
     let after = isa.map(|isa| Ceilings::measure(isa, pool));
@@ -287,7 +286,7 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
     let floors = match (step.floors()?, &ceilings) {
         (Some(floors), _) => floors,
         (None, Some(c)) => {
-            // The ceilings are the best of a few rounds. An operation that is faster has shown a better one.
+            // The rates are the best of a few rounds. An operation that is faster has shown a higher one.
             let of = |(k, us): (&Choice, &f64)| c.floor(k.least_flops, k.bytes).at_most(*us);
             choices.iter().zip(&op_us).map(of).collect()
         }
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_copy_makes_the_very_step_that_the_run_makes() {
+    fn the_copy_makes_the_same_step_as_the_run() {
         let mut run = Session::prepare(&spec()).unwrap();
         for _ in 0..3 {
             run.step().unwrap();
@@ -322,7 +321,7 @@ mod tests {
         probe.advance_to(ops).unwrap();
         assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(report.loss));
         assert_eq!(probe.step(), 3);
-        // Backwards and forwards again gives the same.
+        // Running backwards and forwards again gives the same result.
         probe.advance_to(1).unwrap();
         probe.advance_to(ops).unwrap();
         assert_eq!(probe.look(loss, 0).unwrap().statistics.mean, f64::from(report.loss));
@@ -334,7 +333,7 @@ mod tests {
         let mut probe = Probe::new(&spec()).unwrap();
         let bias = probe.session.train.find("layers.2.bias").unwrap();
         let len = probe.session.train.stored::<f32>(bias).unwrap().len();
-        // A weight large enough that the logits overflow, though it is finite itself.
+        // A weight large enough that the logits overflow, although it is finite.
         probe.session.train.write(bias, &vec![f32::MAX; len]).unwrap();
         let weight = probe.session.train.find("layers.2.weight").unwrap();
         let len = probe.session.train.stored::<f32>(weight).unwrap().len();
@@ -403,7 +402,7 @@ mod tests {
         assert!(times.op_us.iter().all(|t| *t >= 0.0) && times.replay_us > 0.0 && times.ceilings.is_some());
         let pairs = || times.op_us.iter().zip(&times.floors);
         assert!(pairs().all(|(us, floor)| floor.us > 0.0 && floor.us <= *us), "{times:?}");
-        // Few if any reach their floor: it is made of the highest rates that were measured.
+        // Few operations, if any, reach their floor, which follows from the highest measured rates.
         let reached = pairs().filter(|(us, floor)| floor.us == **us).count();
         assert!(reached * 4 < times.op_us.len(), "{reached} of {:?}", times.floors);
     }

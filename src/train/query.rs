@@ -1,8 +1,8 @@
-//! Looking into a run: what the network answers to samples and to points of one's choice, its filters, and what its
-//! step costs eagerly and replayed.
+//! Queries about a run: the network's outputs for samples and for arbitrary points, its filters, and the cost of its
+//! step eagerly and replayed.
 //!
-//! Nothing here changes the run. While it trains, a [`Pace`] keeps the time that looking takes to a small share of the
-//! time that passes.
+//! No query changes the run. While it trains, a [`Pace`] limits the time for queries to a small share of the total
+//! time.
 
 use super::data_feed::rows_of;
 use super::{DataFeed, Inside, Insight, Session, TrainError};
@@ -13,15 +13,15 @@ use crate::tensor::{HostTensor, number_text};
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// A question to a run.
+/// A query about a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Query {
-    /// Samples of the data set to answer for, by index.
+    /// Samples of the data set to evaluate, by index.
     pub samples: Vec<u32>,
-    /// Points to answer for besides, `[points, input]` in logical order; empty for none.
+    /// Further points to evaluate, `[points, input]` in logical order; empty for none.
     #[serde(with = "number_text")]
     pub points: Vec<f32>,
-    /// A parameter whose values are wanted.
+    /// A parameter whose values are requested.
     pub weight: Option<ParamId>,
     /// A sample for which the inside of the network is shown.
     pub inside: Option<Inside>,
@@ -31,7 +31,7 @@ pub struct Query {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct QueryResult {
     pub question: Query,
-    /// Steps made when it was answered.
+    /// The number of steps made at the time of the answer.
     pub step: u64,
     /// `[samples, output]`: logits or values.
     #[serde(with = "number_text")]
@@ -41,17 +41,17 @@ pub struct QueryResult {
     pub at_points: Vec<f32>,
     /// The parameter in its logical shape.
     pub weight: Option<HostTensor>,
-    /// What was found inside, where it was asked for.
+    /// The inside of the network, if it was requested.
     pub inside: Option<Insight>,
     /// Time that the answer took, in microseconds.
     #[serde(with = "number_text")]
     pub took_us: f64,
 }
 
-/// Times of single steps of the same batch, run both ways in turn.
+/// Times of single steps of the same batch, run alternately in both ways.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BothWays {
-    /// Steps made when they were measured.
+    /// The number of steps made at the time of the measurement.
     pub step: u64,
     /// Microseconds of each eager step, in order.
     #[serde(with = "number_text")]
@@ -62,7 +62,7 @@ pub struct BothWays {
 }
 
 impl BothWays {
-    /// The median of each, eager first, in microseconds; 0 where nothing was measured.
+    /// The median of each, eager first, in microseconds; 0 if nothing was measured.
     #[must_use]
     pub fn medians_us(&self) -> [f32; 2] {
         [&self.eager_us, &self.replay_us].map(|times| {
@@ -74,10 +74,10 @@ impl BothWays {
 }
 
 impl Session {
-    /// Answers a question from the present parameters. The run itself is not touched.
+    /// Answers a query with the current parameters. The run itself is not changed.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice, or a sample or parameter that is asked for is not there.
+    /// If there is too little memory for the evaluation, or a requested sample or parameter does not exist.
     pub fn query(&mut self, question: Query) -> Result<QueryResult, TrainError> {
         let started = Instant::now();
         let mut outputs = Vec::new();
@@ -108,16 +108,16 @@ impl Session {
     /// the one that it trains on, and may have fewer samples than a batch.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice.
+    /// If there is too little memory for the evaluation.
     pub fn answers(&mut self, set: &Dataset, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
-        /// Values that are copied at a time.
-        const MOST: usize = 1 << 22;
+        /// The largest number of input values that are copied at a time.
+        const MAX_VALUES: usize = 1 << 22;
         self.make_evaluator()?;
         let mut outputs = Vec::with_capacity(indices.len() * self.model.output.len());
         let Some(evaluator) = &mut self.evaluator else { return Ok(outputs) };
-        let batches = (MOST / self.model.sample_len().max(1) / self.model.batch).max(1);
-        for some in indices.chunks(batches * self.model.batch) {
-            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, some)?, some.len())?);
+        let batches = (MAX_VALUES / self.model.sample_len().max(1) / self.model.batch).max(1);
+        for chunk in indices.chunks(batches * self.model.batch) {
+            outputs.extend(evaluator.answer(&mut self.pool, rows_of(set, chunk)?, chunk.len())?);
         }
         Ok(outputs)
     }
@@ -128,9 +128,8 @@ impl Session {
         Ok(tensor.map_err(|e| crate::exec::ExecError::NoValue(e.to_string()))?)
     }
 
-    /// Times single steps on the batch that is in memory, eager and replayed in blocks that alternate, so that both
-    /// meet the same machine; ends early where it would take longer than `limit`. Everything that survives a step is
-    /// put back.
+    /// Times single steps on the batch in memory, eager and replayed in alternating blocks, so that both run under the
+    /// same conditions; ends early if it would take longer than `limit`. Everything that survives a step is restored.
     ///
     /// # Errors
     /// As [`Session::step`].
@@ -147,10 +146,10 @@ impl Session {
             for executor in [Executor::Eager, Executor::Replay] {
                 let times = if executor == Executor::Eager { &mut out.eager_us } else { &mut out.replay_us };
                 for _ in 0..BLOCK.min(steps.max(1) - times.len()) {
-                    let one = Instant::now();
+                    let step_started = Instant::now();
                     outcome = self.train.run(executor, &mut self.pool).and_then(|()| self.train.synchronize());
-                    times.push(one.elapsed().as_secs_f32() * 1e6);
-                    // Many steps on one batch may overflow: each block starts from what the run has.
+                    times.push(step_started.elapsed().as_secs_f32() * 1e6);
+                    // Many steps on one batch may overflow, so each block starts from the run's state.
                     if outcome.is_err() || started.elapsed() > limit {
                         break;
                     }
@@ -163,24 +162,24 @@ impl Session {
     }
 }
 
-/// Keeps what is done beside the steps to a share of the time.
+/// Limits work that is done beside the steps to a share of the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
     /// Nothing is done before this.
     due: Option<Instant>,
 }
 
-/// The largest share of a run's time that looking into it takes.
+/// The largest share of a run's time for queries.
 const QUERY_SHARE: f64 = 0.03;
 
 impl Pace {
-    /// True where something may be done at `now`.
+    /// True if work may be done at `now`.
     #[must_use]
     pub fn allows(&self, now: Instant) -> bool {
         self.due.is_none_or(|due| now >= due)
     }
 
-    /// Notes that something that took `took` ended at `now`.
+    /// Records that work that took `took` ended at `now`.
     pub fn spent(&mut self, now: Instant, took: Duration) {
         self.due = Some(now + took.mul_f64((1.0 - QUERY_SHARE) / QUERY_SHARE));
     }
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_and_timing_change_nothing_of_a_run() {
+    fn queries_and_timing_do_not_change_a_run() {
         let (mut alone, mut watched) = (session("spirals"), session("spirals"));
         for step in 0..12 {
             let plain = alone.step().unwrap().unwrap();
@@ -207,7 +206,7 @@ mod tests {
                 let question = Query { samples: (0..200).collect(), points, weight: Some(ParamId(0)), inside: None };
                 let result = watched.query(question).unwrap();
                 assert_eq!((result.outputs.len(), result.at_points.len()), (200 * 3, 300 * 3));
-                // Equal points get equal answers, in the batch that is filled up as well.
+                // Equal points get equal outputs, also in a batch that is padded.
                 assert!(result.at_points.chunks(3).all(|p| p == &result.at_points[..3]));
                 assert_eq!(result.weight.unwrap().shape.0, [2, 64]);
                 let both = watched.time_both_ways(20, Duration::from_secs(5)).unwrap();
@@ -223,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_a_held_out_part_can_be_looked_into() {
+    fn a_run_without_a_held_out_part_can_be_queried() {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-cnn").unwrap();
         let mut preset = crate::model::read_preset(bundled.text).unwrap();
         preset.data.as_mut().unwrap().held_out = 0.0;
@@ -231,7 +230,7 @@ mod tests {
             Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset, ".".into()) }).unwrap();
         let result = session.query(Query { samples: vec![5, 5, 9], ..Query::default() }).unwrap();
         assert_eq!((result.outputs.len(), &result.outputs[..10]), (30, &result.outputs[10..20]));
-        // A sample given as a point is answered alike, whatever the layout inside.
+        // A sample that is passed as a point has the same output, for any internal layout.
         let image = session.dataset().unwrap().0.sample_slice(9).to_vec();
         let again = session.query(Query { points: image, ..Query::default() }).unwrap();
         assert_eq!(again.at_points, result.outputs[20..]);
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_takes_a_small_share_of_the_time() {
+    fn queries_take_a_small_share_of_the_time() {
         let mut pace = Pace::default();
         let start = Instant::now();
         assert!(pace.allows(start));
@@ -248,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_run_gives_its_steps_nearly_all_of_the_time() {
+    fn a_queried_run_spends_nearly_all_of_its_time_on_steps() {
         use crate::train::{Command, Event, RunState, Worker};
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "spirals").unwrap();
         let preset = crate::model::read_preset(bundled.text).unwrap();
@@ -262,7 +261,7 @@ mod tests {
         let question =
             || Query { samples: (0..600).collect(), points: vec![0.1; 2 * 9216], weight: None, inside: None };
         let (mut begun, mut result, mut steps) = (None, Vec::new(), 0);
-        // Asked anew at once, whatever the answers cost.
+        // Another query immediately after the first, regardless of the cost of the answers.
         while result.len() < 3 || begun.is_none_or(|t: Instant| t.elapsed() < Duration::from_secs(1)) {
             match worker.wait_event(Duration::from_secs(20)).expect("the worker lives") {
                 Event::State(RunState::Running) => {
@@ -278,7 +277,7 @@ mod tests {
                 _ => {}
             }
         }
-        // The last answer's time is paid for afterwards.
+        // Later waiting compensates for the time of the last answer.
         let paid: f64 = result[..result.len() - 1].iter().sum::<f64>();
         let elapsed = begun.unwrap().elapsed().as_secs_f64() * 1e6;
         assert!(steps > 0, "{} answers", result.len());

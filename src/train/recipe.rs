@@ -1,7 +1,7 @@
-//! The recipe of a run: everything of its preset that decides what a step computes, and what a resumed run does with a
+//! The recipe of a run: everything in its preset that determines what a step computes, and how a resumed run treats a
 //! field that differs from its checkpoint's.
 //!
-//! `RULES` is the one table of that; `docs/resume.md` shows it to people, and a test holds the two together.
+//! `RULES` is the table for that; `docs/resume.md` documents it, and a test compares the two.
 
 use super::runs::preset_differences;
 use crate::model::{Preset, write_preset};
@@ -9,16 +9,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// What a resumed run does with a field whose value differs from the checkpoint's.
+/// How a resumed run treats a field whose value differs from the checkpoint's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The run takes the new value from its next step on, and reports both.
+    /// The run uses the new value from its next step on, and reports both.
     Applied,
     /// The run is refused, with both values and this reason.
     Refused(&'static str),
 }
 
-/// The policy for a field and what is inside it. Of two rules the longer field decides.
+/// The policy for a field and everything inside it. If two rules apply, the longer field decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     pub field: &'static str,
@@ -34,15 +34,15 @@ const fn refused(field: &'static str, why: &'static str) -> Rule {
 }
 
 const NETWORK: &str = "its parameters belong to that network";
-const LOSS: &str = "it was trained towards that loss";
-const SAMPLES: &str = "its place in the data is a place among those samples";
+const LOSS: &str = "it was trained with that loss";
+const SAMPLES: &str = "its position in the data refers to those samples";
 const DIVISION: &str = "samples that it was trained on would be held out";
 
 /// Every field of a recipe.
 const RULES: [Rule; 22] = [
     refused("input", NETWORK),
     refused("inputs", NETWORK),
-    refused("input.batch", "its place in the data is counted in batches of that size"),
+    refused("input.batch", "its position in the data is counted in batches of that size"),
     refused("layers", NETWORK),
     refused("loss", LOSS),
     refused("optimizer.type", "its moments belong to that optimizer"),
@@ -61,15 +61,15 @@ const RULES: [Rule; 22] = [
     refused("data.held_out", DIVISION),
     refused("data.split", DIVISION),
     refused("train.seed", "batches, split and dropout follow from it"),
-    refused("train.accumulate", "its steps were made of so many batches"),
+    refused("train.accumulate", "its steps were made of that number of batches"),
 ];
 
-/// The length of the run, which a checkpoint of an earlier version does not hold.
+/// The length of the run, which a checkpoint of an earlier version does not contain.
 const STEPS: Rule = applied("train.steps");
 const FILES: &str = "data.files";
 
-/// A preset's fields that decide what a step computes, with the seed and the number of steps that the run really has.
-/// Names and descriptions are no part of it.
+/// A preset's fields that determine what a step computes, with the actual seed and number of steps of the run. Names
+/// and descriptions are not included.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Recipe(Value);
@@ -86,13 +86,13 @@ pub struct RecipeChange {
 }
 
 impl RecipeChange {
-    /// The change of a run that applies it, for people.
+    /// The change that the run applies, as text for the user.
     #[must_use]
     pub fn note(&self) -> String {
         format!("{}: the checkpoint has {}, and this run continues with {}", self.field, self.was, self.is)
     }
 
-    /// As [`Self::note`], for programs.
+    /// Like [`Self::note`], for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| Value::from(text));
@@ -101,8 +101,7 @@ impl RecipeChange {
 }
 
 impl Recipe {
-    /// The recipe of a run of this preset. `uses_data` is false where the batches of a file take the place of the
-    /// preset's data.
+    /// The recipe of a run of this preset. `uses_data` is false if the batches of a file replace the preset's data.
     #[must_use]
     pub fn of(preset: &Preset, seed: u64, uses_data: bool) -> Self {
         let mut doc = serde_json::from_str::<Map<String, Value>>(&write_preset(preset)).unwrap_or_default();
@@ -131,7 +130,7 @@ impl Recipe {
         Self(Value::Object(doc))
     }
 
-    /// The recipe of a run of so many steps.
+    /// The recipe of a run of this many steps.
     #[must_use]
     pub fn of_steps(mut self, steps: u64) -> Self {
         if let Some(train) = self.0.get_mut("train").and_then(Value::as_object_mut) {
@@ -140,13 +139,13 @@ impl Recipe {
         self
     }
 
-    /// The steps of its run, where it says them.
+    /// The number of steps of its run, if it contains it.
     #[must_use]
     pub fn steps(&self) -> Option<u64> {
         self.0["train"]["steps"].as_u64()
     }
 
-    /// What is different in the run that resumes this recipe's checkpoint.
+    /// The differences of a run that resumes this recipe's checkpoint.
     #[must_use]
     pub fn changes(&self, run: &Self) -> Vec<RecipeChange> {
         let found = preset_differences(&[&self.0.to_string(), &run.0.to_string()]);
@@ -161,7 +160,7 @@ impl Recipe {
             .collect()
     }
 
-    /// Whether both name the same files, one of them perhaps from another folder: `data/a.csv` and `a.csv`.
+    /// Whether both name the same files, possibly relative to different folders: `data/a.csv` and `a.csv`.
     fn has_files_of(&self, other: &Self) -> bool {
         let [own, other] = [self, other].map(|r| r.0["data"]["files"].as_array().cloned().unwrap_or_default());
         let is_same = |(a, b): (&Value, &Value)| match (a.as_str().map(Path::new), b.as_str().map(Path::new)) {
@@ -178,7 +177,7 @@ impl Recipe {
     }
 }
 
-/// The policy for a field by the longest rule that names it or what it is in.
+/// The policy for a field, by the longest rule that names it or an object that contains it.
 fn policy(field: &str) -> Policy {
     let names =
         |rule: &&Rule| field.strip_prefix(rule.field).is_some_and(|r| r.is_empty() || r.starts_with(['.', '[']));
@@ -186,15 +185,17 @@ fn policy(field: &str) -> Policy {
     rules.max_by_key(|r| r.field.len()).map_or(Policy::Refused("the run depends on it"), |r| r.policy)
 }
 
-/// The differences that a resumed run cannot have, a line each; `None` where there are none.
+/// The differences that a resumed run must not have, one on each line; `None` if there are none.
 #[must_use]
 pub fn refusal(changes: &[RecipeChange]) -> Option<String> {
-    /// Of more the number is given.
+    /// If there are more, their number is given.
     const SHOWN: usize = 8;
     let lines: Vec<String> = changes
         .iter()
         .filter_map(|c| match c.policy {
-            Policy::Refused(why) => Some(format!("\n  {} is {} there and {} here ({why})", c.field, c.was, c.is)),
+            Policy::Refused(why) => {
+                Some(format!("\n  {} is {} in the checkpoint and {} here ({why})", c.field, c.was, c.is))
+            }
             Policy::Applied => None,
         })
         .collect();
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_table_is_that_of_the_code() {
+    fn the_documented_table_equals_that_of_the_code() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/resume.md");
         let page = std::fs::read_to_string(page).unwrap();
         for rule in RULES.iter().chain([&STEPS]) {
@@ -255,7 +256,7 @@ mod tests {
         assert_eq!((moved("a.csv"), moved("some/folder/a.csv")), (Vec::new(), Vec::new()));
         let found = moved("b.csv");
         assert_eq!((found[0].field.as_str(), found[0].policy), (FILES, Policy::Applied));
-        // The names of arrays are no files.
+        // The names of arrays are not files.
         let mut preset = read_preset(TABLE).unwrap();
         let mut npz = |x: &str| {
             let (path, x, y) = ("a.npz".into(), x.to_owned(), "y".to_owned());
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_split_counts_only_where_samples_are_held_out() {
+    fn the_split_matters_only_if_samples_are_held_out() {
         let with = |fields: &str| recipe(&TABLE.replace("\"a.csv\"", &format!("\"a.csv\", {fields}")));
         let none = with("\"held_out\": 0");
         assert_eq!(none.changes(&with("\"held_out\": 0, \"split\": \"last\"")), []);

@@ -1,4 +1,4 @@
-//! Plans the steps of a run's recordings again to show them, on any thread.
+//! Plans the steps of a run's recordings again in order to show them, on any thread.
 
 use super::TrainError;
 use super::batch_shape::BatchShape;
@@ -10,12 +10,12 @@ use crate::model::Model;
 use std::fmt;
 use std::sync::Arc;
 
-/// Plans the steps of a run's recordings as the run plans them, without the run. Several threads may use it.
+/// Plans the steps of a run's recordings as the run does, without the run. Several threads may use it.
 #[derive(Clone)]
 pub struct RecordingPlans {
-    /// The steps that the session keeps, by their keys in words.
+    /// The steps that the session owns, by the text of their keys.
     kept: Vec<(String, Arc<Compiled>)>,
-    /// Where the steps of the run differ.
+    /// How the steps of the run differ, if they do.
     planner: Option<Arc<StepPlanner>>,
     /// The whole network.
     model: Arc<Model>,
@@ -29,7 +29,7 @@ impl fmt::Debug for RecordingPlans {
 }
 
 impl RecordingPlans {
-    /// Plans the steps of a run of a network. Its first kept step is that which trains.
+    /// Plans the steps of a run of a network. The first step that the session owns is the training step.
     pub(super) fn new(kept: Vec<(String, Arc<Compiled>)>, planner: Option<Arc<StepPlanner>>, model: &Model) -> Self {
         Self { kept, planner, model: Arc::new(model.clone()) }
     }
@@ -37,7 +37,7 @@ impl RecordingPlans {
     /// The planned step of a recording of the run.
     ///
     /// # Errors
-    /// Where the step cannot be planned, and where the run has no such recording.
+    /// If the step cannot be planned, or the run has no such recording.
     pub fn plan(&self, seen: &RecordingSeen) -> Result<Arc<Compiled>, TrainError> {
         let kept = self.kept.iter().find(|(key, _)| *key == seen.key);
         match (kept, seen.of, &self.planner) {

@@ -1,5 +1,4 @@
-//! What the steps of a run take whose recordings differ: each alone, all in turn, op by op, and where a recording is
-//! not there.
+//! The times of a run's steps whose recordings differ: each kind alone, alternating, op by op, and without a recording.
 
 use super::step_cases::Case;
 use super::training_step::TrainingStep;
@@ -10,7 +9,7 @@ use crate::exec::{Executor, GraphKey, Ways};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Kinds of steps that are measured; the first ones of a run.
+/// The largest number of kinds that are measured; the first ones of a run.
 const MOST: usize = 64;
 /// The least number of rounds of a measurement, and the number of steps in each round: of a kind alone, alternating
 /// with the others, and op by op.
@@ -19,7 +18,7 @@ const STEPS: usize = 16;
 const EAGER_STEPS: usize = STEPS / 4;
 /// Warm-up steps before the timed ones, so that these do not depend on what another measurement left in the caches.
 const BEFORE: usize = 2;
-/// How often the finding of a recording is timed.
+/// How often the look-up of a recording is timed.
 const FINDS: u64 = 10_000;
 /// Kinds of which planning and recording are measured at most, and how often each is recorded.
 const PLANNED: usize = 8;
@@ -29,13 +28,13 @@ const RECORDED: usize = 5;
 #[derive(Clone, Debug, Serialize)]
 pub struct KindTimes {
     pub key: GraphKey,
-    /// Replayed again and again.
+    /// Replayed repeatedly.
     pub alone_us: f64,
     /// Replayed, alternating with the other kinds: lookup of the recording, and replay.
     pub in_turn_us: f64,
     /// Op by op.
     pub eager_us: f64,
-    /// Planned, bound and run op by op: a step whose recording is not there. Absent where that was not measured.
+    /// Planned, bound and run op by op: a step without a recording. Absent if it was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub miss_us: Option<f64>,
     /// Planned and recorded. Absent where that was not measured.
@@ -46,13 +45,13 @@ pub struct KindTimes {
     pub live_constants: usize,
 }
 
-/// The times of steps that differ, in microseconds. Means over all kinds, each as often as the others.
+/// The times of steps that differ, in microseconds. Means over all kinds, with equal weights.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordingTimes {
     pub kinds: Vec<KindTimes>,
-    /// A step of a turn through all kinds, whose recordings are there: finding each, and replaying it.
+    /// A step when all kinds alternate and their recordings exist: look-up and replay.
     pub cycle_us: f64,
-    /// A step of the same kinds, each replayed again and again.
+    /// A step of the same kinds, each replayed repeatedly.
     pub alone_us: f64,
     /// The same without waiting for a step before the next one: alternating, and each kind alone. Absent if steps
     /// cannot be queued.
@@ -62,7 +61,7 @@ pub struct RecordingTimes {
     /// both run the same kernels.
     pub same_us: f64,
     pub eager_us: f64,
-    /// Of those that were measured.
+    /// Of the kinds that were measured.
     pub miss_us: Option<f64>,
     /// Planning and recording a step, of those that were measured.
     pub record_us: Option<f64>,
@@ -70,7 +69,7 @@ pub struct RecordingTimes {
     pub find_ns: f64,
 }
 
-/// What was measured of one kind: every step by itself, in microseconds.
+/// The measurements of one kind: every step separately, in microseconds.
 #[derive(Default)]
 struct Samples {
     alone: Vec<f64>,
@@ -88,8 +87,8 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Chooses and runs a step of a case, and gives the microseconds. Every way of running steps is timed by this, so
-    /// that what is compared differs in nothing but the steps in front.
+    /// Chooses and runs a step of a case, and returns the microseconds. All ways of running steps are timed by this
+    /// function, so that the results differ only because of the preceding steps.
     fn timed(&mut self, case: usize, executor: Executor) -> Result<f64, TrainError> {
         let (case, step) = self.cases[case];
         let started = Instant::now();
@@ -99,7 +98,7 @@ impl Measured<'_> {
         Ok(started.elapsed().as_secs_f64() * 1e6)
     }
 
-    /// Times `count` steps of a case that follow one another.
+    /// Times `count` consecutive steps of a case.
     fn repeated(&mut self, case: usize, executor: Executor, count: usize) -> Result<Vec<f64>, TrainError> {
         self.train.restore(&self.start)?;
         for _ in 0..BEFORE {
@@ -152,7 +151,7 @@ impl Measured<'_> {
         Ok(())
     }
 
-    /// The median time of a step of the first case that is replayed by two recordings in turn.
+    /// The median time of a step of the first case that is replayed alternately by two recordings.
     fn same(&mut self) -> Result<f64, TrainError> {
         let Some(dispatch) = self.train.dispatch() else { return Ok(f64::NAN) };
         let mut other = dispatch.planned_now(self.cases[0].0, self.cases[0].1, Ways::All)?;
@@ -170,7 +169,7 @@ impl Measured<'_> {
         Ok(median(&mut times))
     }
 
-    /// The mean time to find a recording, over all cases in turn, in nanoseconds.
+    /// The mean time of the look-up of a recording, over all cases in turn, in nanoseconds.
     fn finds(&mut self) -> Result<f64, TrainError> {
         let started = Instant::now();
         let mut found = 0;
@@ -242,11 +241,11 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 impl Session {
-    /// Times the kinds of steps that the run has, for about `seconds`, on random batches; nothing where all steps are
-    /// alike. The state is as it was.
+    /// Times the kinds of steps of the run, for about `seconds`, on random batches; `None` if all steps are alike. The
+    /// state is restored.
     ///
     /// # Errors
-    /// What went wrong on the device, and where a recording is not there and cannot be made.
+    /// If the device fails, or if a recording does not exist and cannot be made.
     pub fn time_recordings(&mut self, seconds: f64) -> Result<Option<RecordingTimes>, TrainError> {
         let seed = self.seed();
         let Self { train, pool, .. } = self;

@@ -4,14 +4,14 @@ use crate::exec::{GraphKey, KnownKey, PoolCounts, PoolEvent, PoolEventKind, Pool
 use crate::ir::Share;
 use serde::{Deserialize, Serialize};
 
-/// Events that are reported at most, the newest.
+/// The largest number of events that are reported, the newest.
 const MOST_EVENTS: usize = 200;
 
-/// Which step a recording is of, by which it can be planned anew.
+/// Which step a recording belongs to, by which it can be planned again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SeenStep {
-    /// One that the session keeps for itself: the training step of the whole network, or its evaluation.
+    /// One that the session owns: the training step of the whole network, or its evaluation.
     #[default]
     Kept,
     /// One of the batches of a training step.
@@ -19,7 +19,7 @@ pub enum SeenStep {
         /// A step that uses the recording, counted from 1.
         step: u64,
         rows: usize,
-        /// Positions; nothing where all steps of the run have the network's own.
+        /// Positions; `None` if all steps of the run have the network's own.
         length: Option<usize>,
         share: Share,
     },
@@ -31,7 +31,7 @@ pub enum SeenStep {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingSeen {
     pub key: String,
-    /// The number by which reports of steps name it; 0 where none does.
+    /// The number by which reports of steps refer to it; 0 if none does.
     pub kind: u32,
     #[serde(default)]
     pub of: SeenStep,
@@ -39,7 +39,7 @@ pub struct RecordingSeen {
     pub facts: RecordingFacts,
 }
 
-/// Something that happened to recordings.
+/// An event about recordings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingEvent {
     pub number: u64,
@@ -48,10 +48,10 @@ pub struct RecordingEvent {
     pub about: String,
 }
 
-/// The recordings of a run after a step of it.
+/// The recordings of a run after one of its steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordingsSeen {
-    /// Steps made by then.
+    /// The number of steps made by then.
     pub step: u64,
     pub counts: PoolCounts,
     pub recordings: Vec<RecordingSeen>,
@@ -60,7 +60,7 @@ pub struct RecordingsSeen {
 }
 
 impl RecordingsSeen {
-    /// What a report says, with the number by which steps name each key, and the step that it is of.
+    /// The report of the pool, with the number by which steps refer to each key, and its step.
     pub(super) fn of(report: PoolReport, step: u64, known: impl Fn(&GraphKey) -> (u32, SeenStep)) -> Self {
         let seen = |recording: KnownKey| {
             let (kind, of) = known(&recording.key);

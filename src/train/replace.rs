@@ -1,5 +1,4 @@
-//! What a result is, and which file it may replace: an older result of its kind, and never a file that is something
-//! else.
+//! The kinds of results, and which file each may replace: an older result of its kind, and never another file.
 
 use super::file_contents::{Contents, Holding, Layout};
 use crate::tensor::is_wrong_place;
@@ -8,14 +7,14 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// What a result is.
+/// The kind of a result.
 #[derive(Clone, Copy, Debug)]
 pub enum ResultKind<'a> {
     /// The log of a run, or the same lines as an export.
     Log,
     /// The curves of a run as a table.
     Curves,
-    /// What a network answers to samples.
+    /// A network's predictions for samples.
     Answers,
     /// An SVG picture.
     Picture,
@@ -43,16 +42,16 @@ pub enum ResultKind<'a> {
 pub enum NotReplaced {
     #[error("{path} cannot be read: {cause}")]
     Unread { path: PathBuf, cause: io::Error },
-    /// It is something else, in words that follow the file's name.
+    /// It is something else, as a phrase that follows the file's name.
     #[error("{path} {is}, so it is not replaced")]
     Other { path: PathBuf, is: String },
-    /// It holds the weights of another network, in words that follow the file's name. They may be set aside.
+    /// It contains the weights of another network, as a phrase that follows the file's name. They may be renamed.
     #[error("{path} {is}, so it is not replaced")]
     OtherWeights { path: PathBuf, is: String },
 }
 
 impl NotReplaced {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match self {
@@ -62,14 +61,14 @@ impl NotReplaced {
     }
 }
 
-/// As many of a file's first bytes as identify it.
+/// The number of a file's first bytes that is enough to identify it.
 const HEAD_BYTES: u64 = 4096;
 
-/// Whether a result of this kind may replace this file: there is none, it is empty, or it is an older result of that
-/// kind.
+/// Checks whether a result of this kind may replace this file: it does not exist, it is empty, or it is an older result
+/// of that kind.
 ///
 /// # Errors
-/// Where it is something else, or cannot be read.
+/// If it is something else, or cannot be read.
 pub fn replaceable(path: &Path, kind: ResultKind<'_>) -> Result<(), NotReplaced> {
     if matches!(kind, ResultKind::Guarded) || !path.is_file() {
         return Ok(());
@@ -97,7 +96,7 @@ pub fn replaceable(path: &Path, kind: ResultKind<'_>) -> Result<(), NotReplaced>
     is.map_or(Ok(()), |is| Err(NotReplaced::Other { path, is }))
 }
 
-/// The first name beside `path` that no file has: `net.1.safetensors` for `net.safetensors`, then `net.2.safetensors`.
+/// The first unused name beside `path`: `net.1.safetensors` for `net.safetensors`, then `net.2.safetensors`.
 #[must_use]
 pub fn name_aside(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default();
@@ -114,10 +113,10 @@ pub fn name_aside(path: &Path) -> PathBuf {
     free.unwrap_or_else(|| name(u32::MAX))
 }
 
-/// Gives a file the name of [`name_aside`], and returns it.
+/// Renames a file to [`name_aside`], and returns that.
 ///
 /// # Errors
-/// Where the file cannot be renamed.
+/// If the file cannot be renamed.
 pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
     let aside = name_aside(path);
     std::fs::rename(path, &aside)?;
@@ -125,7 +124,7 @@ pub fn set_aside(path: &Path) -> io::Result<PathBuf> {
 }
 
 impl ResultKind<'_> {
-    /// What a file of tensors of this kind holds; `None` for other files.
+    /// The required contents of a file of tensors of this kind; `None` for other files.
     const fn holding(self) -> Option<Holding> {
         match self {
             Self::Weights(_) => Some(Holding::Weights),
@@ -136,7 +135,7 @@ impl ResultKind<'_> {
         }
     }
 
-    /// What a file of tensors is, where a result of this kind, which holds `own`, must not replace it.
+    /// The description of a file of tensors that a result of this kind, which contains `own`, must not replace.
     fn objection(self, own: Holding, found: &Contents) -> Option<String> {
         let network = match self {
             Self::Weights(network) => network,
@@ -161,7 +160,7 @@ impl ResultKind<'_> {
             Self::Log => head.starts_with(b"{\"step\":"),
             Self::Curves => head.starts_with(b"step,"),
             Self::Answers => head.starts_with(b"sample,target"),
-            // Other programs' pictures begin with a declaration, a version or a comment.
+            // Other programs' pictures start with a declaration, a version or a comment.
             Self::Picture => {
                 let tag = head.split(|byte| *byte == b'>').next().unwrap_or_default();
                 tag.starts_with(b"<svg xmlns=\"http://www.w3.org/2000/svg\" ") && holds(tag, b" font-family=\"")
@@ -170,15 +169,15 @@ impl ResultKind<'_> {
             Self::Graph => head.starts_with(b"digraph"),
             Self::Script => head.starts_with(b"#!/usr/bin/env python3") && holds(head, b"in PyTorch from Stepgraph."),
             Self::Onnx => matches!(head, [0x08, 1..=63, 0x12, ..]),
-            // The first record comes after its length, which is below 4 GiB, and four bytes of a checksum. It begins
-            // with its time.
+            // The first record follows its length, which is below 4 GiB, and four bytes of a checksum. It starts with
+            // its time.
             Self::Events => head.get(4..8) == Some(&[0; 4]) && head.get(12) == Some(&0x09),
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => false,
             Self::Guarded => true,
         }
     }
 
-    /// What is said of a file that is not even of the format.
+    /// The description of a file that does not have the format.
     fn missed(self) -> Option<String> {
         let name = match self {
             Self::Log => "log of a run",
@@ -193,7 +192,7 @@ impl ResultKind<'_> {
             Self::Weights(_) | Self::Checkpoint(_) | Self::Capsule | Self::Data => "safetensors file",
             Self::Guarded => return None,
         };
-        Some(format!("is there and is no {name}"))
+        Some(format!("exists and is not of this kind: {name}"))
     }
 }
 
@@ -203,7 +202,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn nothing_but_its_own_kind_is_replaced() {
+    fn only_results_of_the_same_kind_are_replaced() {
         let (_folder, path) = temporary_file("result");
         let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\" font-family=\"sans-serif\">";
         let own: [(ResultKind<'_>, &[u8]); 9] = [
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_aside_takes_the_first_free_name() {
+    fn a_renamed_file_gets_the_first_unused_name() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         for (name, first, second) in
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_programs_made_in_the_same_format_is_kept() {
+    fn files_of_other_programs_in_the_same_format_are_kept() {
         let (_folder, path) = temporary_file("result");
         let others: [(ResultKind<'_>, &str); 6] = [
             (ResultKind::Picture, "<?xml version=\"1.0\"?><settings/>"),

@@ -1,8 +1,8 @@
 //! The paths that the steps of a run take through a network whose layers choose.
 //!
-//! From step to step a path is one number, its *code*, which is found without allocating. Two codes may mean one path,
-//! where a layer that is not met chooses otherwise; who keeps something by code keeps it twice then. The path itself is
-//! made where something is compiled or named.
+//! For each step a path is represented by one number, its *code*, which is computed without allocating. Two codes may
+//! mean the same path, because a layer that the path does not reach may choose another value; a cache by code then
+//! stores it twice. The path itself is made when something is compiled or named.
 
 use crate::model::{Choices, Model};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The paths of a run.
 pub(super) struct RunPaths {
     choices: Choices,
-    /// Whether there are layers that choose, which may always choose the same.
+    /// Whether there are layers that choose, even if they always choose the same.
     are_chosen: bool,
     seed: u64,
 }
@@ -21,7 +21,7 @@ impl RunPaths {
         Self { choices: Choices::of(model), are_chosen: model.chooses(), seed }
     }
 
-    /// Whether a step may take another path than an evaluation.
+    /// Whether a step may take a path other than that of an evaluation.
     pub(super) const fn are_chosen(&self) -> bool {
         self.are_chosen
     }

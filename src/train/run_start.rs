@@ -1,4 +1,4 @@
-//! What a run writes before its first step, and the step that it makes to warm up.
+//! What a run writes before its first step, and the step that warms it up.
 
 use super::nan_guard::Guard;
 use super::preparation::{FIRST_LOSS_SCALE, start_loss_scale};
@@ -10,7 +10,7 @@ use crate::exec::{RecordedAs, Step};
 use crate::model::Model;
 
 impl Watched {
-    /// Writes what a run of `total` steps begins with besides its parameters.
+    /// Writes the initial values of a run of `total` steps other than its parameters.
     pub(super) fn write_start(&self, train: &mut Step, model: &Model, seed: u64, total: u64) -> Result<(), TrainError> {
         train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
         let counter = train.find("counter")?;
@@ -23,7 +23,7 @@ impl Watched {
         Ok(train.watch(&self.read_back())?)
     }
 
-    /// Writes the number of steps of the run, where the rate depends on it.
+    /// Writes the number of steps of the run, if the rate depends on it.
     pub(super) fn write_steps(&self, train: &mut Step, total: u64) -> Result<(), TrainError> {
         match self.steps {
             Some(steps) => Ok(train.write(steps, &[i64::try_from(total).unwrap_or(i64::MAX)])?),
@@ -31,7 +31,7 @@ impl Watched {
         }
     }
 
-    /// Makes the first step on its batch, and puts everything back.
+    /// Makes the first step on its batch, and restores everything.
     pub(super) fn warm_up(
         &self,
         guard: &Guard,
@@ -42,7 +42,7 @@ impl Watched {
         let start = feed.position();
         train.choose(1, 0, feed)?;
         feed.next(train.chosen_mut())?;
-        // A device has run every launch once, on its fresh memory.
+        // A device has already run every launch once, on its fresh memory.
         if train.capabilities().record == RecordedAs::Calls {
             guard.warm_up(train, pool)?;
         }
@@ -52,7 +52,7 @@ impl Watched {
         feed.resume(start)
     }
 
-    /// Keeps the data set on the device, so that steps fetch their batches themselves; false where they do not.
+    /// Stores the data set on the device, so that steps fetch their batches themselves; returns false if they do not.
     pub(super) fn hold(&self, train: &mut Step, feed: &DataFeed) -> Result<bool, TrainError> {
         Ok(match feed.whole() {
             Some((samples, targets)) => train.hold(samples, targets, feed.shuffled_rows(), &self.read_back())?,

@@ -1,4 +1,4 @@
-//! How the next token follows from a network's logits: the probabilities of all tokens, and one that is drawn.
+//! How the next token is chosen from a network's logits: the probabilities of all tokens, and the drawn token.
 
 use crate::exec::cpu::kernels::dropout::random;
 use serde::{Deserialize, Serialize};
@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 /// How the next token is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// What logits are divided by, 0 or above: 1 keeps the network's own probabilities, less prefers the likely tokens,
-    /// and 0 takes the most likely one.
+    /// The divisor of logits, at least 0: 1 keeps the network's own probabilities, smaller values prefer the likely
+    /// tokens, and 0 selects the most likely one.
     pub temperature: f64,
-    /// Only so many of the most likely tokens are drawn from.
+    /// Only this many of the most likely tokens can be drawn.
     pub top_k: Option<usize>,
-    /// Only the fewest of the most likely tokens whose probabilities reach this share together are drawn from; above 0
+    /// Only the smallest set of most likely tokens whose probabilities add up to at least this can be drawn; above 0
     /// and at most 1.
     pub top_p: f64,
-    /// Token i of a text depends on this and i.
+    /// Token i of a text depends only on this and i.
     pub seed: u64,
 }
 
@@ -25,21 +25,21 @@ impl Default for Sampling {
     }
 }
 
-/// The generator's stream for tokens, apart from those of dropout.
+/// The generator's stream for tokens, separate from those of dropout.
 const STREAM: u32 = 0x746f_6b6e;
 
 /// An element of the generator's group of 64 that has another word than the first.
 const SECOND: usize = 16;
 
 impl Sampling {
-    /// The probability of each token, which sum to 1; nothing where no logit is a finite number. Temperature comes
-    /// first, then `top_k`, then `top_p` among what is left; of tokens that are equally likely the first are kept.
+    /// The probability of each token, which sum to 1; `None` if no logit is finite. Temperature is applied first, then
+    /// `top_k`, then `top_p` to the rest; among equally likely tokens the first are kept.
     #[must_use]
     pub fn probabilities(&self, logits: &[f32]) -> Option<Vec<f64>> {
         let logits: Vec<f64> =
             logits.iter().map(|v| if v.is_finite() { f64::from(*v) } else { f64::NEG_INFINITY }).collect();
         let mut order: Vec<usize> = (0..logits.len()).collect();
-        // A stable sort: of equals the first stays first.
+        // The sort is stable: equal values keep their order.
         order.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
         let most = logits[*order.first()?];
         if most == f64::NEG_INFINITY {
@@ -58,15 +58,14 @@ impl Sampling {
             reached += weight(token) / total;
             reached >= self.top_p
         });
-        // Sums of all probabilities may stay below 1 by their rounding.
+        // Because of rounding, the sum of all probabilities may be below 1.
         order.truncate(enough.map_or(usize::MAX, |last| last + 1));
         let total: f64 = order.iter().map(weight).sum();
         order.iter().for_each(|token| kept[*token] = weight(token) / total);
         Some(kept)
     }
 
-    /// The token at place `at` of a text, counted from the first that is drawn; nothing where no logit is a finite
-    /// number.
+    /// The token at position `at` of a text, counted from the first drawn one; `None` if no logit is finite.
     #[must_use]
     pub fn choose(&self, logits: &[f32], at: u64) -> Option<usize> {
         let probabilities = self.probabilities(logits)?;
@@ -82,7 +81,7 @@ impl Sampling {
         chosen
     }
 
-    /// A number from 0 to below 1, of 53 bits, that depends on the seed and `at` alone: of the generator of dropout.
+    /// A number from 0 to below 1, of 53 bits, that depends only on the seed and `at`, from the generator of dropout.
     fn uniform(&self, at: u64) -> f64 {
         let word = |index| u64::from(random(self.seed as i64, STREAM, at as i64, index));
         (((word(0) << 32) | word(SECOND)) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
@@ -111,7 +110,7 @@ mod tests {
         let base = Sampling::default();
         is_near(base.probabilities(&x), &of);
         is_near(Sampling { temperature: 0.0, ..base }.probabilities(&x), &[0.0, 1.0, 0.0, 0.0, 0.0]);
-        // Half the temperature squares the probabilities before they are divided by their sum.
+        // Half the temperature squares the probabilities before they are normalised.
         let squares = of.map(|p| p * p);
         let total: f64 = squares.iter().sum();
         is_near(Sampling { temperature: 0.5, ..base }.probabilities(&x), &squares.map(|p| p / total));
@@ -121,13 +120,13 @@ mod tests {
         let three = [0.0, 0.4 / 0.85, 0.0, 0.3 / 0.85, 0.15 / 0.85];
         is_near(Sampling { top_p: 0.71, ..base }.probabilities(&x), &three);
         is_near(Sampling { top_p: 1e-9, ..base }.probabilities(&x), &[0.0, 1.0, 0.0, 0.0, 0.0]);
-        // Of the two that top_k leaves, 4/7 reaches a half alone.
+        // Of the two that top_k keeps, 4/7 alone reaches one half.
         let both = Sampling { top_k: Some(2), top_p: 0.5, ..base };
         is_near(both.probabilities(&x), &[0.0, 1.0, 0.0, 0.0, 0.0]);
     }
 
     #[test]
-    fn equal_and_impossible_tokens_are_decided_in_order() {
+    fn ties_are_resolved_in_order_and_impossible_tokens_are_left_out() {
         let base = Sampling::default();
         let one = Sampling { top_k: Some(1), ..base };
         is_near(one.probabilities(&[2.0, 2.0, 2.0]), &[1.0, 0.0, 0.0]);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_the_probabilities_and_the_seed_alone() {
+    fn draws_depend_only_on_the_probabilities_and_the_seed() {
         let of = [0.5, 0.25, 0.125, 0.125];
         let x = logits(&of);
         let base = Sampling { seed: 7, ..Sampling::default() };
@@ -154,7 +153,7 @@ mod tests {
         let drawn = |sampling: Sampling| (0..64).map(|at| sampling.choose(&x, at).unwrap()).collect::<Vec<_>>();
         assert_eq!(drawn(base), drawn(base));
         assert_ne!(drawn(base), drawn(Sampling { seed: 8, ..base }));
-        // The upper half of a seed counts, and so does that of a place.
+        // The upper half of a seed matters, and so does that of a position.
         assert_ne!(drawn(base), drawn(Sampling { seed: 7 | (1 << 40), ..base }));
         assert_ne!(base.uniform(3), base.uniform(3 | (1 << 40)));
     }

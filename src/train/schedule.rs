@@ -1,17 +1,18 @@
-//! When a run that is watched is evaluated: at multiples of a round number of steps, so that the points of different
-//! runs are at the same steps.
+//! When a run in a window is evaluated: at multiples of a round number of steps, so that the points of different runs
+//! are at the same steps.
 //!
-//! The number is chosen once, from what an evaluation and a step take.
+//! The number is chosen once, from the times of an evaluation and a step.
 
 use std::time::Duration;
 
-/// The share of a run's time that evaluations may take.
+/// The largest share of a run's time for evaluations.
 const SHARE: f64 = 0.03;
-/// The time that they may take altogether, however short the run is.
+/// The total time that they may take in any case, even in a short run.
 const ALLOWANCE: Duration = Duration::from_millis(200);
-/// Points of a run, at most about, where they are more than one a second: more show nothing new.
+/// The approximate largest number of points of a run, if there is more than one in a second: more would show nothing
+/// new.
 const POINTS: f64 = 200.0;
-/// Steps before the number is chosen.
+/// The number of steps before the interval is chosen.
 const TIMED: u64 = 10;
 
 /// The interval between evaluations, once it is known.
@@ -23,7 +24,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Receives steps and the time that they took.
+    /// Receives steps and their time.
     pub fn made(&mut self, steps: u64, taken: Duration) {
         if self.every.is_none() {
             self.steps += steps;
@@ -31,12 +32,12 @@ impl Schedule {
         }
     }
 
-    /// True where the time of an evaluation is wanted to choose the interval.
+    /// True if the time of an evaluation is needed to choose the interval.
     pub const fn wants_cost(&self) -> bool {
         self.every.is_none() && self.steps >= TIMED
     }
 
-    /// Chooses the interval of a run of `total` steps, whose evaluation takes this long; gives it.
+    /// Chooses the interval of a run of `total` steps, given the time of an evaluation; returns it.
     pub fn choose(&mut self, evaluation: Duration, total: u64) -> u64 {
         let step_s = self.taken.as_secs_f64() / self.steps.max(1) as f64;
         let every = interval(step_s, evaluation.as_secs_f64(), total);
@@ -49,7 +50,7 @@ impl Schedule {
         self.every.map_or(TIMED.saturating_sub(self.steps).max(1), |every| every - done % every)
     }
 
-    /// True where an evaluation belongs behind step `done`.
+    /// True if an evaluation is due after step `done`.
     pub fn is_due(&self, done: u64) -> bool {
         self.every.is_some_and(|every| done > 0 && done.is_multiple_of(every))
     }
@@ -72,7 +73,8 @@ mod tests {
 
     #[test]
     fn intervals_are_round_and_evaluations_take_a_small_share() {
-        // A short run is evaluated now and then; a dear evaluation seldom; a cheap one no oftener than can be seen.
+        // A short run is evaluated from time to time; an expensive evaluation runs seldom; a cheap one no more often
+        // than can be seen.
         assert_eq!(interval(1e-3, 4e-3, 300), 10);
         assert_eq!(interval(1e-3, 1.0, 10_000), 10_000);
         assert_eq!(interval(1e-2, 1.0, 10_000), 5_000);
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn evaluations_stand_at_multiples() {
+    fn evaluations_are_at_multiples_of_the_interval() {
         let mut s = Schedule::default();
         assert_eq!((s.room(0), s.is_due(10)), (10, false));
         s.made(10, Duration::from_millis(10));

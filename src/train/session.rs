@@ -55,28 +55,28 @@ pub struct Session {
     pub(super) streams: bool,
     /// The positions of the batches of one launch.
     pub(super) places: Vec<BatchPlace>,
-    /// What the steps of one launch reported.
+    /// The reports of the steps of one launch.
     pub(super) records: Vec<StepRecord>,
     /// The update magnitudes of parameters, if they are collected.
     pub(super) moved: Option<Stretches>,
     pub(super) done: u64,
-    /// Steps that this session made itself.
+    /// The number of steps that this session made itself.
     pub(super) made: u64,
-    /// The loss of the last step made, where it is known.
+    /// The loss of the last step, if it is known.
     pub(super) last_loss: Option<f32>,
     pub(super) total: u64,
     seed: u64,
     notes: Vec<String>,
     ready_times: ReadyTimes,
-    /// Changes of reports by a test; nothing in every other session.
+    /// Changes of reports by a test; `None` in every other session.
     pub(super) report_change: Option<fn(&mut StepReport)>,
 }
 
 impl Session {
-    /// Checks, compiles, loads and warms up: everything up to the first step.
+    /// Checks, compiles, loads and warms up: everything before the first step.
     ///
     /// # Errors
-    /// Every mistake in the preset, its data or the given files, and what the machine cannot do.
+    /// Every mistake in the preset, its data or the given files, and requirements that the machine does not meet.
     pub fn prepare(spec: &SessionSpec) -> Result<Self, TrainError> {
         let checked = check(&spec.preset);
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
@@ -154,7 +154,7 @@ impl Session {
         }
     }
 
-    /// Notes what given parameters of this `origin` were trained on.
+    /// Records what given parameters of this `origin` were trained on.
     fn began_from(&mut self, path: &Path, origin: Option<&Origin>) {
         self.past = self.past_of(origin);
         self.notes.extend(self.is_maybe_trained().then(|| {
@@ -187,7 +187,7 @@ impl Session {
         self.train.recording()
     }
 
-    /// How long it took until its first step could be made.
+    /// How long it took until its first step could run.
     #[must_use]
     pub const fn ready_times(&self) -> &ReadyTimes {
         &self.ready_times
@@ -216,8 +216,8 @@ impl Session {
         self.total
     }
 
-    /// Makes the run longer or shorter; given batches limit it. A schedule that has an end follows from the next step
-    /// on.
+    /// Makes the run longer or shorter; given batches limit it. A schedule that depends on the end is adapted from the
+    /// next step on.
     ///
     /// # Errors
     /// Never for a training step.
@@ -241,13 +241,13 @@ impl Session {
         &self.notes
     }
 
-    /// What was taken from the checkpoint that the run was resumed from, where it was.
+    /// What was used of the checkpoint that the run was resumed from, if it was resumed.
     #[must_use]
     pub const fn resumed(&self) -> Option<&Resumed> {
         self.resumed.as_ref()
     }
 
-    /// The data set with its split, where there is one.
+    /// The data set with its split, if there is one.
     #[must_use]
     pub fn dataset(&self) -> Option<(&Arc<Dataset>, &Arc<data::Split>)> {
         match &self.feed {
@@ -256,7 +256,7 @@ impl Session {
         }
     }
 
-    /// The learning rate that the next step reads: the base rate, where there is a schedule.
+    /// The learning rate that the next step reads; if there is a schedule, the base rate.
     ///
     /// # Errors
     /// Never for a training step.
@@ -277,8 +277,8 @@ impl Session {
     /// Runs one step; `None` at the end of the run. Allocates nothing.
     ///
     /// # Errors
-    /// Where the ledger finds a wrong address, or the loss or gradient is no longer finite: the message names the
-    /// operation, and the run is where it was before that step.
+    /// If the ledger finds a wrong address, or the loss or gradient is no longer finite: then the message names the
+    /// operation, and the run is in its state before that step.
     pub fn step(&mut self) -> Result<Option<StepReport>, TrainError> {
         if self.done >= self.total {
             return Ok(None);
@@ -308,8 +308,8 @@ impl Session {
         Ok(Some(report))
     }
 
-    /// Feeds and runs the batches of a step; gives what they report, what they used, and the microseconds of both, and
-    /// nothing where there are no more.
+    /// Feeds and runs the batches of a step; returns their report, what they used, and the microseconds of both; `None`
+    /// if there are no more batches.
     fn batches(&mut self) -> Result<Option<(BatchMeans, Used, [f32; 2])>, TrainError> {
         let position = self.feed.position();
         let (mut means, mut used, mut us) = (BatchMeans::default(), Used::default(), [0.0; 2]);
@@ -336,9 +336,8 @@ impl Session {
         Ok(Some((means, used, us)))
     }
 
-    /// Counts a step that was made, where the run can continue after it: loss and parameters are finite. The metrics of
-    /// the update need not be, where they are beyond `f32`; but where the largest change is finite, so are the
-    /// parameters.
+    /// Counts a step, if the run can continue after it: loss and parameters are finite. The metrics of the update need
+    /// not be finite, because they may overflow `f32`; but if the largest change is finite, so are the parameters.
     pub(super) fn accept(&mut self, report: &mut StepReport) -> Result<bool, TrainError> {
         if let Some(change) = self.report_change {
             change(report);
@@ -360,7 +359,7 @@ impl Session {
         Ok(ExecError::NonFinite { step, loss: f64::from(loss), origin })
     }
 
-    /// The largest change of each trained parameter in the last step, in order of the parameters; empty where it is not
+    /// The largest change of each trained parameter in the last step, in order of the parameters; empty if it is not
     /// measured.
     ///
     /// # Errors
@@ -373,10 +372,10 @@ impl Session {
         }
     }
 
-    /// Loss and accuracy on the held-out part; `None` where nothing is held out.
+    /// Loss and accuracy on the held-out part; `None` if nothing is held out.
     ///
     /// # Errors
-    /// Where the evaluation's memory does not suffice.
+    /// If there is too little memory for the evaluation.
     pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
         let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
             return Ok(None);
@@ -447,7 +446,7 @@ impl Session {
         export(&self.train, &self.model)
     }
 
-    /// Renews the guard after the state was changed from outside.
+    /// Renews the guard's snapshot after the state was changed from outside.
     pub(super) fn state_changed(&mut self) -> Result<(), TrainError> {
         self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
@@ -461,7 +460,7 @@ fn can_stream(spec: &SessionSpec, train: &TrainingStep) -> bool {
 /// A note about a step that could not be captured.
 fn eager_note(executor: Executor, train: &Step) -> Option<String> {
     let why = train.recording().why_eager.filter(|_| executor == Executor::Replay)?;
-    Some(format!("the step could not be captured and runs op by op, which gives the same and is slower: {why}"))
+    Some(format!("the step could not be captured and runs op by op, which gives the same results and is slower: {why}"))
 }
 
 /// Refuses a step that could not be captured, if no step may run op by op.

@@ -1,4 +1,4 @@
-//! What a run knows of its own parameters besides their values, and of what they were trained on before.
+//! What a run knows about its parameters other than their values, and what they were trained on before.
 
 use super::nan_guard::check_parameters;
 use super::tensor_writer::{Stream, write_streams};
@@ -8,7 +8,7 @@ use crate::model::{Preset, TrainSpec};
 use std::path::Path;
 
 impl Session {
-    /// What belongs to the parameters of this run besides their values.
+    /// The properties of this run's parameters other than their values.
     #[must_use]
     pub fn origin(&self) -> Origin {
         let set = match &self.feed {
@@ -29,19 +29,19 @@ impl Session {
     /// Writes the parameters and running statistics, with their origin.
     ///
     /// # Errors
-    /// Where a parameter or running statistic is not finite, and where the file cannot be written.
+    /// If a parameter or running statistic is not finite, or the file cannot be written.
     pub fn save_weights(&self, path: &Path) -> Result<(), TrainError> {
         check_parameters(&self.train, path)?;
         write_streams(path, &Stream::params(&self.train, self.model()), &self.origin().weights_metadata())
     }
 
-    /// What parameters of this `origin` were trained on, but for what this run trains on; nothing where that is not
+    /// What parameters of this `origin` were trained on, except for what this run trains on; empty if that is not
     /// known.
     pub(super) fn past_of(&self, origin: Option<&Origin>) -> Vec<TrainedOn> {
         let theirs = origin.map(Origin::trained_on).unwrap_or_default();
         let own = match &self.feed {
             DataFeed::Data { set, .. } => TrainedOn {
-                // All samples are read for it: only where there is something to compare it with.
+                // All samples must be read for this, so it is done only if there is something to compare them with.
                 data_digest: theirs
                     .iter()
                     .any(|t| t.data_digest.is_some())
@@ -54,8 +54,8 @@ impl Session {
         theirs.into_iter().filter(|t| !t.is_as(&own)).collect()
     }
 
-    /// Whether the samples that are held out now may have been trained on before: the run was resumed with other
-    /// samples, or began from weights that were trained on others, or on others of the same.
+    /// Whether the held-out samples may have been trained on before: the run was resumed with other samples, or started
+    /// from weights that were trained on other samples, or on others of the same data.
     #[must_use]
     pub fn is_maybe_trained(&self) -> bool {
         self.feed.holds_out() && !self.past.is_empty()
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_checkpoints_say_how_their_samples_were_prepared() {
+    fn weights_and_checkpoints_contain_how_their_samples_were_prepared() {
         let folder = tempfile::tempdir().unwrap();
         let (weights, checkpoint) = (folder.path().join("w.safetensors"), folder.path().join("c.ckpt"));
         let session = session("iris", 4);
@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(origin.is_of(&set.digest()), Some(true));
             assert_eq!(origin.preset().unwrap().train.unwrap().seed, 4);
         }
-        // A letter changed in what a checkpoint says of its samples is found as one changed in its values.
+        // A changed letter in a checkpoint's description of its samples is found like one in its values.
         let mut file = read_tensors(&checkpoint).unwrap();
         let text = file.metadata[ORIGIN].replace("versicolor", "versicolour");
         file.metadata.insert(ORIGIN.into(), text);

@@ -1,4 +1,4 @@
-//! What a session says of its recordings.
+//! The report of a session about its recordings.
 
 use super::dispatch::Dispatch;
 use super::evaluate::Evaluator;
@@ -8,7 +8,7 @@ use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, StepVariant};
 use std::sync::Arc;
 
 impl Session {
-    /// Whether its steps differ, each with a recording of its own.
+    /// Whether its steps differ, each with its own recording.
     #[must_use]
     pub fn varies(&self) -> bool {
         self.train.dispatch().is_some()
@@ -20,7 +20,7 @@ impl Session {
         self.train.dispatch().map(|dispatch| dispatch.names().clone()).unwrap_or_default()
     }
 
-    /// What became of the look-ups of its recordings, what they take, and why steps ran op by op.
+    /// The results of the look-ups of its recordings, their memory, and why steps ran op by op.
     #[must_use]
     pub fn recordings(&self) -> PoolReport {
         let Some(pool) = self.train.last().pool() else { return PoolReport::default() };
@@ -29,7 +29,7 @@ impl Session {
         let whole = GraphKey::of(self.compiled());
         let (hits, last_step) = match self.train.dispatch() {
             Some(dispatch) => dispatch.of_whole(),
-            // Each of its steps found the one recording of each of its batches.
+            // Each of its steps found the single recording of each of its batches.
             None => (made * self.train.batches() as u64, self.done),
         };
         let lent = self.train.dispatch().and_then(Dispatch::lent_use);
@@ -53,7 +53,7 @@ impl Session {
     /// The difference between the steps of two recordings, by their numbers in step reports.
     ///
     /// # Errors
-    /// Where no step had one of these numbers, and where a step cannot be planned.
+    /// If no step had one of these numbers, or a step cannot be planned.
     pub fn recordings_compared(&self, kinds: [u32; 2]) -> Result<StepDifference, TrainError> {
         let planned = |kind: u32| -> Result<Arc<Compiled>, TrainError> {
             let dispatch = self.train.dispatch();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_recording_of_a_run_is_planned_anew_as_it_was_recorded() {
+    fn planning_a_recording_again_gives_the_recorded_plan() {
         for name in ["early-exit", "short-batches", "stochastic-depth", "digits-mlp"] {
             let mut session = session(name);
             let plans = session.recording_plans();

@@ -1,10 +1,9 @@
-//! How far parameters move over many steps: the extremes of stretches, so that what is reported now and then loses
-//! none.
+//! How far parameters move over many steps: the extremes of ranges, so that periodic reports lose none.
 
 use crate::tensor::number_text;
 use serde::{Deserialize, Serialize};
 
-/// The least and the largest of each value over several steps, so that what is reported now and then loses no extreme.
+/// The smallest and the largest of each value over several steps, so that periodic reports lose no extreme.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spans {
     /// First and last step, from 1; `None` while empty.
@@ -16,7 +15,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Receives the values of a step. Allocates at the first step only.
+    /// Receives the values of a step. Allocates only at the first step.
     pub fn add(&mut self, step: u64, values: &[f32]) {
         match &mut self.steps {
             Some(span) => {
@@ -36,18 +35,18 @@ impl Spans {
     }
 }
 
-/// Parts of a run's length that a stretch of steps may be long: early steps are alone, and a run of any length has
-/// few stretches.
+/// The length of a range is at most one part in this many of the run: early steps have separate ranges, and a run of
+/// any length has few ranges.
 const PARTS: u64 = 128;
 
-/// Steps of a stretch that begins with this one, at most.
+/// The largest number of steps of a range that begins with this one.
 #[must_use]
 pub const fn longest_from(first: u64) -> u64 {
     let part = first / PARTS;
     if part > 1 { part } else { 1 }
 }
 
-/// Steps in stretches that grow with the run, until they are taken.
+/// Steps in ranges that grow with the run, until they are taken.
 #[derive(Clone, Debug, Default)]
 pub struct Stretches {
     full: Vec<Spans>,
@@ -71,7 +70,7 @@ impl Stretches {
         }
     }
 
-    /// All that was taken in since the last time, in order.
+    /// All ranges since the last call, in order.
     pub fn take(&mut self) -> Vec<Spans> {
         self.close();
         std::mem::take(&mut self.full)
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_lose_no_step_and_stay_few() {
+    fn ranges_cover_every_step_and_stay_few() {
         let mut stretches = Stretches::default();
         (1..=100_000).for_each(|step| stretches.add(step, &[step as f32]));
         let found = stretches.take();

@@ -1,4 +1,4 @@
-//! What is asked of a session: a preset, a machine, and where batches and parameters come from.
+//! The specification of a session: a preset, a machine, and where batches and parameters come from.
 
 use crate::data::Preprocessing;
 use crate::exec::cpu::host_target;
@@ -9,21 +9,21 @@ use crate::select::{Target as Machine, Tuning};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a session is prepared for: what else will be taken beside it.
+/// The purpose of a session, which determines what else needs memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// A run that trains, and writes what it finds.
+    /// A run that trains, and writes its results.
     #[default]
     Train,
-    /// Answers for all samples.
+    /// Predictions for all samples.
     Predict,
-    /// Steps timed from one and the same state.
+    /// Steps that are timed from the same state.
     Time,
-    /// The proofs of a recording.
+    /// The checks of a recording.
     Verify,
-    /// A private copy that is looked into.
+    /// A private copy from which values are read.
     Inspect,
-    /// A run kept with its first and its last parameters.
+    /// A run that is stored with its first and its last parameters.
     Capsule,
 }
 
@@ -70,13 +70,13 @@ pub struct Start {
 }
 
 impl Start {
-    /// From given parameters.
+    /// Starts from given parameters.
     #[must_use]
     pub const fn from_weights(init: PathBuf) -> Self {
         Self { init: Some(init), resume: None }
     }
 
-    /// From a checkpoint.
+    /// Starts from a checkpoint.
     #[must_use]
     pub const fn from_checkpoint(resume: PathBuf) -> Self {
         Self { init: None, resume: Some(resume) }
@@ -86,7 +86,8 @@ impl Start {
 /// Settings of a session's recordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecordingRules {
-    /// Bytes that they and their transient memory may take; where none are given, 256 MiB besides the whole step's.
+    /// The limit of their size and their transient memory, in bytes; without it, 256 MiB in addition to those of the
+    /// whole step.
     pub bytes: Option<u64>,
     /// Whether a step that would run op by op ends the run.
     pub is_strict: bool,
@@ -96,22 +97,22 @@ pub struct RecordingRules {
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
     pub preset: Preset,
-    /// The folder that relative paths in the preset are taken from.
+    /// The folder that relative paths in the preset are relative to.
     pub base: PathBuf,
     pub executor: Executor,
     pub threads: usize,
-    /// The machine that trains; this one's CPU where none is given.
+    /// The machine that trains; without it, this machine's CPU.
     pub machine: Option<Machine>,
     pub overrides: Overrides,
     pub start: Start,
     pub data: DataChoice,
-    /// How the preset's data are prepared; where nothing is given, as the checkpoint to continue from says, or by their
-    /// own training part.
+    /// How the preset's data are prepared; without it, as in the checkpoint to continue from, or by their own training
+    /// part.
     pub preprocessing: Option<Preprocessing>,
     pub metrics: Metrics,
-    /// Kernel times remembered from this machine.
+    /// Kernel times that are remembered for this machine.
     pub tuning: Option<Arc<Tuning>>,
-    /// What else will take memory beside the session.
+    /// What else will need memory beside the session.
     pub purpose: Purpose,
     pub recordings: RecordingRules,
 }
@@ -137,25 +138,25 @@ impl SessionSpec {
         }
     }
 
-    /// Whether each step of the session takes its own path, as in a run; measurements are of the whole step.
+    /// Whether each step of the session takes its own path, as in a run; measurements use the whole step.
     pub(super) const fn takes_paths(&self) -> bool {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule | Purpose::Verify)
     }
 
-    /// Whether batches of the session use as many samples and positions as they do in a run; proofs and measurements
-    /// are of whole batches.
+    /// Whether batches of the session use as many samples and positions as in a run; checks and measurements use whole
+    /// batches.
     pub(super) const fn takes_shapes(&self) -> bool {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule)
     }
 
-    /// Whether it is for a run that trains, or proves one.
+    /// Whether it is for a run that trains, or for checks of one.
     pub(super) const fn trains(&self) -> bool {
         matches!(self.purpose, Purpose::Train | Purpose::Capsule | Purpose::Verify)
     }
 
-    /// What recordings and their memory may take.
+    /// The limit of the size of recordings and their memory.
     pub(super) fn allowance(&self) -> Allowance {
-        /// What recordings of a run may take besides that of its training step and the memory that this runs in.
+        /// The limit of the size of a run's recordings in addition to that of its training step and its memory.
         const ROOM_BYTES: u64 = 256 << 20;
         self.recordings.bytes.map_or(Allowance::Beside(ROOM_BYTES), Allowance::Total)
     }
@@ -170,14 +171,14 @@ impl SessionSpec {
         self.overrides.seed.or(self.preset.train.map(|t| t.seed)).unwrap_or(0)
     }
 
-    /// Steps of the whole run, where there are batches for at most `limit` of them.
+    /// The number of steps of the whole run, if there are batches for at most `limit` of them.
     #[must_use]
     pub fn total(&self, limit: Option<usize>) -> u64 {
         let steps = self.overrides.steps.or(self.preset.train.map(|t| t.steps)).or(limit).unwrap_or(1000);
         limit.map_or(steps, |limit| steps.min(limit)) as u64
     }
 
-    /// Threads that share the step: those that the machine's plan is made for, where one is given.
+    /// Threads that share the step: those of the machine's plan, if a machine is given.
     #[must_use]
     pub fn shared_by(&self) -> usize {
         self.machine.as_ref().and_then(Machine::as_cpu).map_or(self.threads, |cpu| cpu.threads)

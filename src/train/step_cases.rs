@@ -18,12 +18,12 @@ const MOST_SHAPES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Case {
     pub(super) shape: BatchShape,
-    /// Of its path.
+    /// The code of its path.
     pub(super) code: u64,
     pub(super) share: Share,
 }
 
-/// Something for each case.
+/// A map with an entry for each case.
 pub(super) type ByCase<T> = HashMap<Case, T, BuildHasherDefault<Mix>>;
 
 /// Hashes a few small numbers by multiplication: cases come from a run's own steps, and are not chosen to collide.
@@ -69,7 +69,7 @@ pub(super) struct StepPlanner {
 }
 
 impl StepPlanner {
-    /// Plans steps as `wholes` were: the step that updates the parameters, and those of the batches before it.
+    /// Plans steps like those of `wholes`: the step that updates the parameters, and those of the batches before it.
     pub(super) fn new(model: &Model, options: Options, seed: u64, wholes: &[Arc<Compiled>]) -> Self {
         let of = |compiled: &Arc<Compiled>| {
             let share = compiled.graph.share.unwrap_or(Share::Last);
@@ -96,7 +96,7 @@ impl StepPlanner {
         self.paths.name_at(&self.model, step)
     }
 
-    /// The network of a case, of which `step` is one.
+    /// The network of a case; `step` is one of its steps.
     fn model_of(&self, case: Case, step: u64) -> Result<Model, TrainError> {
         Ok(self.paths.along(&self.shaped(case.shape)?, step))
     }
@@ -114,10 +114,10 @@ impl StepPlanner {
         Ok(model)
     }
 
-    /// The key of a case, of which `step` is one.
+    /// The key of a case; `step` is one of its steps.
     ///
     /// # Errors
-    /// Where the network does not suit the case's shape.
+    /// If the network does not suit the case's shape.
     pub(super) fn key(&self, case: Case, step: u64) -> Result<GraphKey, TrainError> {
         let model = self.shaped(case.shape)?;
         let whole = self.whole.iter().find(|(share, _)| *share == case.share).or(self.whole.first());
@@ -139,10 +139,10 @@ impl StepPlanner {
         self.whole.iter().any(|(_, whole)| whole == key)
     }
 
-    /// The planned step of a case, of which `step` is one.
+    /// The planned step of a case; `step` is one of its steps.
     ///
     /// # Errors
-    /// Where it cannot be planned.
+    /// If it cannot be planned.
     pub(super) fn plan(&self, case: Case, step: u64) -> Result<Arc<Compiled>, TrainError> {
         let options = Options { share: case.share, ..self.options.clone() };
         Ok(Arc::new(compile(&self.model_of(case, step)?, &options)?))

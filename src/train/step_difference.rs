@@ -1,10 +1,10 @@
-//! What two steps of one network have different: operations, kernels, and what they take.
+//! The differences between two steps of one network: operations, kernels, and costs.
 
 use crate::compile::Compiled;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a step has and takes, as far as plans say it.
+/// The cost of a step, from its plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepFigures {
     pub operations: usize,
@@ -12,15 +12,15 @@ pub struct StepFigures {
     pub kernels: usize,
     /// Floating-point operations.
     pub flops: u64,
-    /// Bytes that its operations read and write at least.
+    /// The least number of bytes that its operations read and write.
     pub bytes_moved: u64,
-    /// Bytes of what does not survive the step.
+    /// Size of what does not survive the step.
     pub transient_bytes: u64,
     /// Estimated time, in microseconds.
     pub estimated_us: f64,
 }
 
-/// A figure of a step in its unit, so that it is shown as such figures are shown elsewhere.
+/// A number about a step with its unit, so that it is formatted like such numbers elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Figure {
     Count(u64),
@@ -30,7 +30,7 @@ pub enum Figure {
 }
 
 impl StepFigures {
-    /// What two steps are compared by, in the order in which it is read: its name and its figure.
+    /// The numbers that two steps are compared by, in the order in which they are shown: each with its name.
     #[must_use]
     pub fn named(&self) -> [(&'static str, Figure); 6] {
         [
@@ -43,7 +43,7 @@ impl StepFigures {
         ]
     }
 
-    /// The figures of a compiled step.
+    /// The numbers of a compiled step.
     #[must_use]
     pub fn of(compiled: &Compiled) -> Self {
         let (plan, selection) = (&compiled.plan, &compiled.selection);
@@ -61,7 +61,7 @@ impl StepFigures {
 /// Equal operations that one of two steps has more often than the other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationsApart {
-    /// Their layer, or their phase where they belong to none.
+    /// Their layer, or their phase if they belong to none.
     pub owner: String,
     pub kernel: String,
     pub dims: String,
@@ -69,7 +69,7 @@ pub struct OperationsApart {
     pub count: usize,
 }
 
-/// What two steps have different; the first of each pair belongs to the first step.
+/// The differences between two steps; the first of each pair belongs to the first step.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StepDifference {
     pub figures: [StepFigures; 2],
@@ -103,7 +103,7 @@ impl StepDifference {
 /// What distinguishes one operation of a network from another: its owner, its kernel and its dimensions.
 type Operation = (String, String, String);
 
-/// The operations of a step, with their number and the place of the first.
+/// The operations of a step, with their number and the index of the first.
 fn operations_of(compiled: &Compiled) -> BTreeMap<Operation, (usize, usize)> {
     let mut found: BTreeMap<Operation, (usize, usize)> = BTreeMap::new();
     for (index, op) in compiled.plan.program.ops.iter().enumerate() {
@@ -114,7 +114,7 @@ fn operations_of(compiled: &Compiled) -> BTreeMap<Operation, (usize, usize)> {
     found
 }
 
-/// What `own` has more of than `other`, in its order.
+/// The operations that `own` has more often than `other`, in its order.
 fn apart(
     own: &BTreeMap<Operation, (usize, usize)>,
     other: &BTreeMap<Operation, (usize, usize)>,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_path_leaves_out_is_the_difference() {
+    fn steps_differ_by_what_a_path_leaves_out() {
         let text = r#"{"name": "n", "input": {"shape": [6], "batch": 4}, "layers": [{"type": "dense", "units": 3},
             {"type": "residual", "choose": {"by": "cycle", "values": [1, 0]}, "layers": [{"type": "dense", "units": 3},
             {"type": "activation", "function": "tanh"}]}, {"type": "dense", "units": 2}],
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(a.operations - count(0), b.operations - count(1));
         assert_eq!(a.operations, with.plan.program.ops.len());
         assert!(a.operations > b.operations && a.flops > b.flops && a.bytes_moved > b.bytes_moved, "{a:?} {b:?}");
-        // The layers of the block are in one step alone.
+        // The layers of the block are in only one of the steps.
         let owners: Vec<&str> = found.operations[0].iter().map(|operations| operations.owner.as_str()).collect();
         assert!(owners.iter().any(|owner| owner.contains("tanh") || owner.contains("Dense")), "{owners:?}");
         let turned = StepDifference::between([&without, &with]);

@@ -1,4 +1,5 @@
-//! A thread that makes recordings while a run trains: those that coming steps need, and those that a step missed.
+//! A thread that makes recordings while a run trains: those that coming steps need, and those that were missing for a
+//! step.
 
 use super::TrainError;
 use super::step_cases::{Case, StepPlanner};
@@ -8,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Recordings that may wait to be made; what comes besides is asked for again when it is needed.
+/// The largest number of recordings that wait to be made; further ones are requested again when they are needed.
 const MOST_WAITING: usize = 64;
 
 /// A recording to be made.
@@ -18,7 +19,7 @@ pub(super) struct Job {
     /// A step that needs it.
     pub(super) step: u64,
     pub(super) why: &'static str,
-    /// As it was planned before, where it was.
+    /// Its plan, if it was planned before.
     pub(super) plan: Option<Arc<Compiled>>,
 }
 
@@ -39,7 +40,7 @@ impl JobQueue {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next recording to make; nothing once the run is over.
+    /// The next recording to make; `None` once the run is over.
     fn next(&self) -> Option<Job> {
         let mut queue = self.queue();
         loop {
@@ -64,14 +65,14 @@ impl StepMaker {
     /// Starts a thread that makes recordings in this pool.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub(super) fn start(pool: Arc<RecordingPool>, planner: Arc<StepPlanner>) -> Result<Self, TrainError> {
         let jobs = Arc::<JobQueue>::default();
         let own = Arc::clone(&jobs);
         let work = move || {
             while let Some(Job { id, case, step, why, plan }) = own.next() {
                 let planned = || plan.map_or_else(|| planner.plan(case, step), Ok);
-                // What fails is in the pool, and the step that needs it says so.
+                // An error is stored in the pool, and reported by the step that needs the recording.
                 if let Err(error) = pool.make(id, why, planned) {
                     log::warn!("a recording for step {step} could not be made: {error}");
                 }
@@ -81,7 +82,8 @@ impl StepMaker {
         Ok(Self { jobs, thread: Some(thread) })
     }
 
-    /// Has a recording made, before all others where it `is_urgent`. One that waits already is not made twice.
+    /// Requests a recording, before all others if it `is_urgent`. A recording that is already waiting is not made
+    /// twice.
     pub(super) fn ask(&self, job: Job, is_urgent: bool) {
         let mut queue = self.jobs.queue();
         if let Some(waiting) = queue.jobs.iter_mut().find(|waiting| waiting.id == job.id) {

@@ -1,41 +1,40 @@
-//! What one step reports.
+//! The report of one step.
 
 use serde::Serialize;
 
-/// What one step reports.
+/// The report of one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct StepReport {
     /// From 1.
     pub step: u64,
     /// The loss of the batch, before its update.
     pub loss: f32,
-    /// The largest change of any parameter; 0 where update metrics are off.
+    /// The largest change of any parameter; 0 if update metrics are off.
     pub update_max: f32,
-    /// The length of the whole gradient; 0 where update metrics are off, infinite where its square is above `f32`'s
-    /// range.
+    /// The norm of the whole gradient; 0 if update metrics are off, infinite if its square overflows `f32`.
     pub grad_norm: f32,
-    /// Share of the batch classified right, before the update; NaN where it is not measured.
+    /// Share of the batch classified correctly, before the update; NaN if it is not measured.
     #[serde(skip_serializing_if = "f32_is_nan")]
     pub accuracy: f32,
     pub lr: f32,
-    /// What the gradient of the loss is multiplied by in the next step; NaN where nothing is scaled.
+    /// The factor of the gradient of the loss in the next step; NaN without loss scaling.
     #[serde(skip_serializing_if = "f32_is_nan")]
     pub loss_scale: f32,
     /// Time of the step itself, in microseconds.
     pub step_us: f32,
-    /// Time to bring the batch, in microseconds.
+    /// Time to fetch the batch, in microseconds.
     pub feed_us: f32,
-    /// Samples that the step used, where steps differ in that; otherwise 0.
+    /// Samples that the step used, if steps differ in that; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub rows: u32,
-    /// Positions of its sequences, where steps differ in that; otherwise 0.
+    /// Positions of its sequences, if steps differ in that; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub length: u32,
-    /// The number of its path among the session's names, where steps differ in that; otherwise 0.
+    /// The number of its path among the session's names, if steps differ in that; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub path: u32,
-    /// The number of the reason why it ran op by op among the session's names, where it did and a recording was asked
-    /// for; otherwise 0.
+    /// The number of the reason why it ran op by op among the session's names, if it did although a recording was
+    /// requested; otherwise 0.
     #[serde(skip_serializing_if = "is_zero")]
     pub eager: u32,
     /// The number of the recording that it used, by the session's list of them; 0 where there is only one.

@@ -1,10 +1,10 @@
-//! Looks for a text in another one that comes in pieces.
+//! Looks for a text in another one that arrives in pieces.
 
-/// Ends a text where another one occurs in it, and passes on what comes before.
+/// Ends a text at the first occurrence of another one, and passes on everything before it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StopText {
     stop: String,
-    /// What came and may be the beginning of the stop text.
+    /// Received text that may be the start of the stop text.
     held: String,
 }
 
@@ -14,7 +14,7 @@ impl StopText {
         Self { stop: stop.unwrap_or_default().to_owned(), held: String::new() }
     }
 
-    /// The text that is certain not to belong to the stop text, and whether that has come.
+    /// The text that is certain not to belong to the stop text, and whether that has occurred.
     pub(super) fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         if self.stop.is_empty() {
@@ -30,7 +30,7 @@ impl StopText {
         (std::mem::replace(&mut self.held, rest), false)
     }
 
-    /// What was held back and is no stop text after all.
+    /// Text that was held back and is not the stop text.
     pub(super) fn finish(self) -> String {
         self.held
     }
@@ -40,7 +40,7 @@ impl StopText {
 mod tests {
     use super::*;
 
-    /// What is passed on of pieces, and whether the stop text came.
+    /// The text that is passed on for these pieces, and whether the stop text occurred.
     fn passed(stop: &str, pieces: &[&str]) -> (Vec<String>, bool) {
         let mut found = StopText::new(Some(stop));
         let mut out = Vec::new();
@@ -62,8 +62,8 @@ mod tests {
             (vec!["a".into(), "".into(), "".into(), "".into()], true)
         );
         assert_eq!(passed("\n", &["one\ntwo"]), (vec!["one".into()], true));
-        // A beginning that does not become the whole text is passed on with what follows; here a later one begins
-        // inside of it.
+        // A start that does not become the whole text is passed on with what follows; here a later one begins inside
+        // it.
         let pieces = ["a", "a", "b", "a", "a", "c"];
         let (out, is_over) = passed("aac", &pieces);
         assert_eq!((out.concat(), is_over), ("aab".to_owned(), true));

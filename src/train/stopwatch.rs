@@ -1,9 +1,9 @@
-//! How long the stages of a preparation take.
+//! Measures the stages of a preparation.
 
 use crate::exec::{ReadyStage, ReadyTimes};
 use std::time::Instant;
 
-/// Measures one stage after the other, and logs each for those who look into a slow one.
+/// Measures one stage after the other, and logs each, for finding slow stages.
 pub(super) struct Stopwatch {
     started: Instant,
     since: Instant,
@@ -15,14 +15,14 @@ impl Stopwatch {
         Self { started: Instant::now(), since: Instant::now(), times: ReadyTimes::default() }
     }
 
-    /// Notes how long `stage` took, which ends here; the next one begins.
+    /// Records the time of `stage`, which ends here; the next one begins.
     pub(super) fn report(&mut self, stage: ReadyStage) {
         log::debug!("{}: {:.1?}", stage.name(), self.since.elapsed());
         self.times.add(stage, self.since.elapsed());
         self.since = Instant::now();
     }
 
-    /// Notes the stages of what ends here, as it measured them itself.
+    /// Records the stages of a part that ends here, as it measured them itself.
     pub(super) fn report_parts(&mut self, parts: &ReadyTimes) {
         for (stage, us) in &parts.stages {
             log::debug!("{}: {us:.0} us", stage.name());

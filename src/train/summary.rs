@@ -1,4 +1,4 @@
-//! What a tensor holds, for people: statistics, a histogram, and a picture of two of its axes.
+//! A summary of a tensor: statistics, a histogram, and a picture of two of its axes.
 
 use crate::tensor::HostTensor;
 
@@ -7,7 +7,7 @@ const BARS: usize = 48;
 /// A picture has at most this many cells along each side; larger ones are averaged.
 pub const SIDE: usize = 96;
 
-/// Statistics over all elements. Minimum to standard deviation are over the finite ones, and NaN where there are none.
+/// Statistics over all elements. Minimum to standard deviation are over the finite ones, and NaN if there are none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Statistics {
     pub count: usize,
@@ -21,19 +21,19 @@ pub struct Statistics {
     pub infinities: usize,
 }
 
-/// How often values fall into equal stretches of `[from, to]`.
+/// The number of values in equal intervals of `[from, to]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
     pub from: f64,
     pub to: f64,
-    /// `BARS` counts; empty where no element is finite.
+    /// `BARS` counts; empty if no element is finite.
     pub counts: Vec<u32>,
 }
 
 /// Two axes of a tensor: the last two, or all of a vector in one row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Picture {
-    /// Cells, each the mean of the elements under it; NaN where one of them is not finite.
+    /// Cells, each the mean of the elements under it; NaN if one of them is not finite.
     pub rows: usize,
     pub cols: usize,
     /// Row by row, `rows * cols` values.
@@ -43,7 +43,7 @@ pub struct Picture {
     /// Which of the pictures along the leading axes it is, and how many there are.
     pub slice: usize,
     pub slices: usize,
-    /// Where the slice is in the leading axes, such as `[3, 0]` for sample 3, channel 0.
+    /// The indices of the slice in the leading axes, such as `[3, 0]` for sample 3, channel 0.
     pub at: Vec<usize>,
 }
 
@@ -58,8 +58,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Looks at a tensor in logical order. `slice` chooses among the pictures along its leading axes; the last one
-    /// where there are fewer.
+    /// Summarises a tensor in logical order. `slice` selects one of the pictures along its leading axes; the last one
+    /// if there are fewer.
     #[must_use]
     pub fn of(tensor: &HostTensor, slice: usize) -> Self {
         let values = tensor.to_f64().unwrap_or_default();
@@ -95,7 +95,7 @@ fn histogram(values: &[f64], s: &Statistics) -> Histogram {
     if s.min.is_nan() {
         return Histogram { from: 0.0, to: 0.0, counts: Vec::new() };
     }
-    // A constant tensor is one bar in the middle of some room.
+    // A constant tensor is one bar in the middle of a small range.
     let room = if s.max > s.min { 0.0 } else { s.min.abs().max(1.0) * 0.5 };
     let (from, to) = (s.min - room, s.max + room);
     let mut counts = vec![0u32; BARS];
@@ -118,7 +118,7 @@ fn picture(values: &[f64], shape: &[usize], slice: usize) -> Picture {
     let size = height * width;
     let own = values.get(slice * size..(slice + 1) * size).unwrap_or(&[]);
     let mut cells = Vec::with_capacity(rows * cols);
-    // A vector longer than a row of cells is averaged like everything else: stretches are cut evenly.
+    // A vector longer than a row of cells is averaged like everything else, over intervals of equal length.
     let cut = |i: usize, n: usize, of: usize| i * of / n..((i + 1) * of / n).max(i * of / n + 1);
     for row in 0..if own.is_empty() { 0 } else { rows } {
         for col in 0..cols {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_leave_out_what_is_not_finite_and_count_it() {
+    fn statistics_skip_and_count_values_that_are_not_finite() {
         let look = Summary::of(&tensor(&[6], &[0.0, 1.0, 3.0, f32::NAN, f32::INFINITY, 0.0]), 0);
         let s = look.statistics;
         assert_eq!((s.count, s.zeros, s.nans, s.infinities), (6, 2, 1, 1));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_all_bad_tensor_is_described_without_numbers() {
+    fn a_tensor_without_finite_values_is_described_without_numbers() {
         let look = Summary::of(&tensor(&[2], &[f32::NAN, f32::NAN]), 0);
         assert!(look.statistics.mean.is_nan() && look.histogram.counts.is_empty());
         assert!(look.picture.cells.iter().all(|c| c.is_nan()));

@@ -1,5 +1,4 @@
-//! Safetensors files that are read tensor by tensor: what is read is never held as a whole beside the step that it is
-//! for.
+//! Reads safetensors files tensor by tensor, so that a file is never in memory as a whole.
 
 use super::TrainError;
 use super::file_dtype::dtype_of;
@@ -11,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// A header that is longer is no header.
+/// A longer header is considered invalid.
 const MOST_HEADER: u64 = 100_000_000;
 
 /// A tensor of an open file.
@@ -20,7 +19,7 @@ pub(super) struct Entry {
     pub(super) name: String,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
-    /// Where its bytes start in the file, and how many there are.
+    /// The start of its bytes in the file, and their number.
     start: u64,
     len: usize,
 }
@@ -29,26 +28,26 @@ pub(super) struct Entry {
 pub(super) struct OpenTensors {
     path: PathBuf,
     file: File,
-    /// In the file's order; those of types that nothing here uses are left out.
+    /// In the file's order; tensors of unused types are left out.
     pub(super) entries: Vec<Entry>,
     pub(super) metadata: HashMap<String, String>,
 }
 
-/// What keeps a file from being read as one of tensors.
+/// Why a file cannot be read as one of tensors.
 enum Unfit {
     Unread(io::Error),
-    /// The header is sound, or longer than the file: a part of the file is missing.
+    /// The header is valid, or longer than the file: a part of the file is missing.
     Broken(String),
     Other,
 }
 
 impl OpenTensors {
-    /// Opens a safetensors file: of a file of another kind, `other` says what it is not, and `help` what to give.
+    /// Opens a safetensors file. For a file of another kind, `other` says what it is not, and `help` what to give.
     ///
     /// # Errors
-    /// Where it cannot be read, is of another kind, or is not complete.
+    /// If it cannot be read, is of another kind, or is not complete.
     pub(super) fn open(path: &Path, other: &str, help: &'static str) -> Result<Self, TrainError> {
-        // What is no file may have no end.
+        // Something that is not a regular file may have no end.
         if path.exists() && !path.is_file() {
             return Err(TrainError::file(path, "is a folder, a device or a pipe", "give a safetensors file"));
         }
@@ -76,9 +75,9 @@ impl OpenTensors {
     /// Reads a tensor of this file.
     ///
     /// # Errors
-    /// Where the file has become another one since it was opened.
+    /// If the file has changed since it was opened.
     pub(super) fn read(&self, entry: &Entry) -> Result<HostTensor, TrainError> {
-        // A tensor may be larger than any memory.
+        // A tensor may be larger than the memory.
         let mut bytes =
             try_room(entry.len).map_err(|e| TrainError::file(&self.path, e.to_string(), "free some memory"))?;
         let read = self.at(entry).and_then(|mut from| from.read_to_end(&mut bytes));
@@ -86,7 +85,7 @@ impl OpenTensors {
         HostTensor::from_bytes(entry.dtype, entry.shape.clone(), bytes).map_err(|e| broken(&self.path, &e.to_string()))
     }
 
-    /// The tensors, to be read when their turn comes.
+    /// The tensors, which are read one after the other.
     pub(super) fn streams(&self) -> Vec<Stream<'_>> {
         let one = |entry| {
             let copy = move |out: &mut dyn Write| {

@@ -1,5 +1,4 @@
-//! Safetensors files that are written tensor by tensor: what is written is never held as a whole beside the step that
-//! it comes from.
+//! Writes safetensors files tensor by tensor, so that they are never in memory as a whole beside the step.
 
 use super::TrainError;
 use super::file_dtype::file_dtype;
@@ -15,7 +14,7 @@ use std::path::Path;
 /// Writes the bytes of a tensor.
 type WriteBytes<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 
-/// A tensor that is written when its turn comes.
+/// A tensor whose bytes are produced when it is written.
 pub(super) struct Stream<'a> {
     name: String,
     dtype: DType,
@@ -24,7 +23,7 @@ pub(super) struct Stream<'a> {
 }
 
 impl<'a> Stream<'a> {
-    /// A tensor whose bytes `write` gives.
+    /// A tensor whose bytes `write` produces.
     pub(super) fn new(
         name: &str,
         dtype: DType,
@@ -34,7 +33,7 @@ impl<'a> Stream<'a> {
         Self { name: name.to_owned(), dtype, shape: shape.clone(), write: Box::new(write) }
     }
 
-    /// A tensor that is in memory.
+    /// A tensor in memory.
     pub(super) fn held(name: &str, tensor: &'a HostTensor) -> Self {
         Self::new(name, tensor.dtype, &tensor.shape, |out| out.write_all(tensor.bytes()))
     }
@@ -45,7 +44,7 @@ impl<'a> Stream<'a> {
         Self::new(name, step.tensor_dtype(id), shape, move |out| step.write_tensor(id, out))
     }
 
-    /// The parameters and running statistics of a step, in logical shapes, under their file names.
+    /// The parameters and running statistics of a step, in logical shapes, under their names in files.
     pub(super) fn params(step: &'a Step, model: &Model) -> Vec<Self> {
         let one = |(index, param): (u32, &Param)| {
             Self::new(&param.name, DType::F32, &param.shape, move |out| step.write_param(ParamId(index), out))
@@ -61,7 +60,7 @@ impl<'a> Stream<'a> {
 /// The checksum over a header and every tensor in order of the names, in hexadecimal.
 ///
 /// # Errors
-/// Where a tensor cannot be had from its step.
+/// If a tensor cannot be had from its step.
 pub(super) fn checksum_of(header: &str, streams: &[Stream<'_>]) -> io::Result<String> {
     let mut hash = Hashing(Fnv::new());
     hash.0.add(header.as_bytes());
@@ -74,7 +73,7 @@ pub(super) fn checksum_of(header: &str, streams: &[Stream<'_>]) -> io::Result<St
     Ok(format!("{:016x}", hash.0.sum()))
 }
 
-/// A checksum that bytes are written to.
+/// A checksum that implements writing.
 struct Hashing(Fnv);
 
 impl Write for Hashing {
@@ -88,10 +87,10 @@ impl Write for Hashing {
     }
 }
 
-/// Writes a safetensors file whole or not at all.
+/// Writes a complete safetensors file, or nothing.
 ///
 /// # Errors
-/// Where it cannot be written; an old file of that name is untouched then.
+/// If it cannot be written; then an old file of that name is unchanged.
 pub(super) fn write_streams(
     path: &Path,
     streams: &[Stream<'_>],
@@ -110,7 +109,7 @@ pub(super) fn write_streams(
     write_atomic_with(path, fill).map_err(write_error)
 }
 
-/// The header of a file that holds these tensors one after the other, filled up with blanks to whole words.
+/// The header of a file with these tensors one after the other, padded with blanks to whole words.
 fn header_of(order: &[&Stream<'_>], metadata: &HashMap<String, String>) -> io::Result<Vec<u8>> {
     let mut end = 0;
     let mut infos = Vec::with_capacity(order.len());
@@ -123,7 +122,7 @@ fn header_of(order: &[&Stream<'_>], metadata: &HashMap<String, String>) -> io::R
     let metadata = (!metadata.is_empty()).then(|| metadata.clone());
     let header = Metadata::new(metadata, infos).map_err(|e| io::Error::other(e.to_string()))?;
     let mut header = serde_json::to_value(&header)?;
-    // The metadata are a hash map: sorted, the same contents give the same bytes.
+    // The metadata are a hash map; they are sorted, so that the same contents give the same bytes.
     if let Some(metadata) = header.get_mut("__metadata__").and_then(|m| m.as_object_mut()) {
         metadata.sort_keys();
     }

@@ -1,13 +1,13 @@
-//! The samples that parameters were trained on: a sample is held out only where no part of the run has trained on it.
+//! The samples that parameters were trained on: a sample is held out only if no part of the run has trained on it.
 //!
-//! A run that is resumed with other rows in its files, or begun from other weights, has trained on samples of which
-//! nothing but a checksum is kept. Whether those of today are among them is not known, so no figure is called held out
-//! from then on.
+//! A run that is resumed with other rows in its files, or started from other weights, has trained on samples of which
+//! only a checksum is stored. It is not known whether the current samples are among them, so from then on no metric is
+//! called held-out.
 
 use crate::model::{DataSpec, SplitKind};
 use serde::{Deserialize, Serialize};
 
-/// How a run's samples are divided into those that train and those held out, as the preset or the command says.
+/// How a run's samples are divided into training and held-out ones, as the preset or the command says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Division {
     pub(super) held_out: f64,
@@ -35,18 +35,18 @@ impl Division {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct TrainedOn {
-    /// The checksum of all samples, those held out included; `None` for the batches of a file, and where an older
-    /// version wrote the weights.
+    /// The checksum of all samples, including held-out ones; `None` for the batches of a file, and if an older version
+    /// wrote the weights.
     pub(super) data_digest: Option<String>,
-    /// The seed, from which a shuffled split follows.
+    /// The seed, which determines a shuffled split.
     pub(super) seed: Option<u64>,
     /// How they were divided; `None` for the batches of a file.
     pub(super) division: Option<Division>,
 }
 
 impl TrainedOn {
-    /// Whether both have trained on the same samples, as far as that is known: what an older version did not write is
-    /// taken as the same.
+    /// Whether both have trained on the same samples, as far as is known: data that an older version did not write are
+    /// assumed to be the same.
     pub(super) fn is_as(&self, other: &Self) -> bool {
         fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
             a.zip(b).is_none_or(|(a, b)| a == b)
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_the_same_where_data_and_division_are() {
+    fn samples_are_the_same_if_data_and_split_are() {
         let own = samples(Some("a"), 1, 0.2, SplitKind::Shuffled);
         assert!(own.is_as(&own.clone()) && own.is_as(&samples(None, 1, 0.2, SplitKind::Shuffled)));
         for other in [
@@ -85,7 +85,7 @@ mod tests {
         ] {
             assert!(!own.is_as(&other) && !other.is_as(&own), "{other:?}");
         }
-        // The last samples follow from no seed, and neither do none at all.
+        // The last samples do not depend on a seed, and neither does an empty held-out part.
         assert!(samples(Some("a"), 1, 0.2, SplitKind::Last).is_as(&samples(Some("a"), 2, 0.2, SplitKind::Last)));
         assert!(samples(Some("a"), 1, 0.0, SplitKind::Last).is_as(&samples(Some("a"), 2, 0.0, SplitKind::Shuffled)));
         assert!(TrainedOn::default().is_as(&TrainedOn::default()));

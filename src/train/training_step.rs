@@ -1,4 +1,4 @@
-//! A training step in memory: one recording, or one for each kind of batch where several batches make a step.
+//! A training step in memory: one recording, or one for each kind of batch if several batches make one step.
 
 use super::batch_shape::BatchShape;
 use super::dispatch::{Chosen, Dispatch};
@@ -13,20 +13,20 @@ use crate::lower::LValueId;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// The recordings of a training step over one store. What the host writes and reads is the same memory for all of them,
-/// and is found by the one that updates the parameters.
+/// The recordings of a training step over one store. The memory that the host writes and reads is the same for all of
+/// them, and is found through the recording that updates the parameters.
 pub struct TrainingStep {
-    /// The batch that the parameters are updated after.
+    /// The recording for the batch after which the parameters are updated.
     last: LentStep,
-    /// The batches before it: the first one, and those between.
+    /// Those for the batches before it: the first one, and the others.
     earlier: Vec<LentStep>,
-    /// Batches that make a step.
+    /// The number of batches in a step.
     batches: usize,
-    /// The recordings of other cases, where the steps of a run differ.
+    /// The recordings of other cases, if the steps of a run differ.
     dispatch: Option<Box<Dispatch>>,
-    /// What the present batch runs with.
+    /// What the current batch runs with.
     chosen: Chosen,
-    /// Where the metrics of the whole step are.
+    /// The place of the whole step's metrics.
     reported: Reported,
 }
 
@@ -34,7 +34,7 @@ impl TrainingStep {
     /// The step that ends with `last`, with the compiled steps of the batches before it.
     ///
     /// # Errors
-    /// Where one of these cannot be recorded.
+    /// If one of these cannot be recorded.
     pub(super) fn new(last: LentStep, earlier: &[Arc<Compiled>], batches: usize) -> Result<Self, TrainError> {
         let mut recorded = Vec::with_capacity(earlier.len());
         if let Some(pool) = last.pool() {
@@ -48,17 +48,17 @@ impl TrainingStep {
         Ok(Self { last, earlier: recorded, batches, dispatch: None, chosen, reported })
     }
 
-    /// Lets the steps differ, each with a recording of its own.
+    /// Lets the steps differ, each with its own recording.
     pub(super) fn vary(&mut self, dispatch: Option<Dispatch>) {
         self.dispatch = dispatch.map(Box::new);
     }
 
-    /// As [`Self::dispatch`], to ask for more.
+    /// Like [`Self::dispatch`], mutable.
     pub(super) fn dispatch_mut(&mut self) -> Option<&mut Dispatch> {
         self.dispatch.as_deref_mut()
     }
 
-    /// Chooses the recording of a case; false where steps do not differ.
+    /// Chooses the recording of a case; returns false if steps do not differ.
     ///
     /// # Errors
     /// As [`Self::choose`].
@@ -68,16 +68,16 @@ impl TrainingStep {
         Ok(true)
     }
 
-    /// The recordings of steps that differ, where they do.
+    /// The recordings of steps that differ, if they do.
     pub(super) fn dispatch(&self) -> Option<&Dispatch> {
         self.dispatch.as_deref()
     }
 
-    /// Chooses what batch `number`, from 0, of `step`, from 1, runs with: the recording of what the feed's next batch
-    /// uses, on the path of the step. Gives what it uses, where steps differ.
+    /// Chooses what batch `number`, from 0, of `step`, from 1, runs with: the recording for what the feed's next batch
+    /// uses, on the path of the step. Returns what it uses, if steps differ.
     ///
     /// # Errors
-    /// Where there is no recording and the step must not run op by op, and where it cannot be planned.
+    /// If there is no recording and the step must not run op by op, or it cannot be planned.
     pub(super) fn choose(
         &mut self,
         step: u64,
@@ -99,7 +99,7 @@ impl TrainingStep {
         Ok(Some(shape))
     }
 
-    /// The step of the present batch.
+    /// The step of the current batch.
     pub(super) fn chosen(&self) -> &Step {
         match self.dispatch.as_ref().and_then(|dispatch| dispatch.step(self.chosen)) {
             Some(step) => step,
@@ -107,7 +107,7 @@ impl TrainingStep {
         }
     }
 
-    /// As [`Self::chosen`], to write its batch.
+    /// Like [`Self::chosen`], for writing its batch.
     pub(super) fn chosen_mut(&mut self) -> &mut Step {
         let Self { last, earlier, dispatch, chosen, .. } = self;
         if let Some(step) = dispatch.as_mut().and_then(|dispatch| dispatch.step_mut(*chosen)) {
@@ -128,14 +128,14 @@ impl TrainingStep {
         }
     }
 
-    /// Where the metrics of the present batch are, in the step that was chosen for it; those of the whole network are
-    /// found by the recording that updates the parameters.
+    /// The place of the current batch's metrics, in the step that was chosen for it; those of the whole network are
+    /// found through the recording that updates the parameters.
     pub(super) fn reports(&self) -> (&Step, Reported) {
         let own = self.dispatch.as_ref().and_then(|dispatch| dispatch.reported(self.chosen));
         own.map_or((&self.last, self.reported), |own| (self.chosen(), own))
     }
 
-    /// Runs the present batch on what the host wrote.
+    /// Runs the current batch on what the host wrote.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -149,7 +149,7 @@ impl TrainingStep {
         &self.last
     }
 
-    /// Batches that make a step.
+    /// The number of batches in a step.
     #[must_use]
     pub const fn batches(&self) -> usize {
         self.batches
@@ -164,18 +164,18 @@ impl TrainingStep {
         }
     }
 
-    /// Batches of a step that are neither its first nor its last.
+    /// The number of batches of a step that are neither its first nor its last.
     const fn between(&self) -> usize {
         self.batches.saturating_sub(2)
     }
 
-    /// Every recording, with the number of batches of a step that it is for.
+    /// Every recording, with the number of batches of a step that use it.
     pub fn recordings(&self) -> impl Iterator<Item = (&Step, usize)> {
         let earlier = self.earlier.iter().zip([1, self.between()]).map(|(step, count)| (&**step, count));
         earlier.chain([(&*self.last, 1)])
     }
 
-    /// As [`Self::recordings`], to run them.
+    /// Like [`Self::recordings`], mutable.
     pub fn recordings_mut(&mut self) -> impl Iterator<Item = (&mut Step, usize)> {
         let between = self.between();
         let earlier = self.earlier.iter_mut().zip([1, between]).map(|(step, count)| (&mut **step, count));
@@ -190,7 +190,7 @@ impl TrainingStep {
         self.of_batch(number).run(executor, pool)
     }
 
-    /// Runs the whole step once; where several batches make it, on one batch as often.
+    /// Runs the whole step once; if several batches make it, repeatedly on one batch.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -198,7 +198,7 @@ impl TrainingStep {
         (0..self.batches).try_for_each(|number| self.run_batch(number, executor, pool))
     }
 
-    /// As [`Self::run`], replayed.
+    /// Like [`Self::run`], replayed.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -206,7 +206,7 @@ impl TrainingStep {
         self.run(Executor::Replay, pool)
     }
 
-    /// As [`Self::replay`], `count` times; a GPU runs several steps in one launch.
+    /// Like [`Self::replay`], `count` times; a GPU runs several steps in one launch.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -217,7 +217,7 @@ impl TrainingStep {
         }
     }
 
-    /// Runs the step once each way and puts back everything that survives a step.
+    /// Runs the step once eagerly and once as a replay and restores everything that survives a step.
     ///
     /// # Errors
     /// As [`Step::run`].
@@ -229,7 +229,7 @@ impl TrainingStep {
         self.synchronize()
     }
 
-    /// Starts or stops keeping the ids of executed kernels.
+    /// Starts or stops recording the ids of executed kernels.
     pub fn set_trace(&mut self, on: bool) {
         self.recordings_mut().for_each(|(step, _)| step.set_trace(on));
     }
@@ -255,7 +255,7 @@ impl DerefMut for TrainingStep {
     }
 }
 
-/// The mean of what the batches of a step report.
+/// The mean of the reports of a step's batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct BatchMeans {
     loss: f64,
@@ -264,10 +264,10 @@ pub(super) struct BatchMeans {
 }
 
 impl BatchMeans {
-    /// Receives what the batch that just ran found; a network without accuracy has NaN.
+    /// Adds the results of the batch that just ran; a network without accuracy has NaN.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn add(
         &mut self,
         step: &Step,
@@ -301,7 +301,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
     use crate::train::{Recipe, Session, SessionSpec, Start, StepReport};
 
-    /// A network with statistics and dropout, of which `accumulate` batches of 24 samples or less make a step.
+    /// A network with statistics and dropout, whose step consists of `accumulate` batches of at most 24 samples.
     fn text(batch: usize, accumulate: usize, layers: &str) -> String {
         format!(
             r#"{{"version": 1, "name": "t", "input": {{"shape": [64], "batch": {batch}}},
@@ -324,7 +324,7 @@ mod tests {
         [loss, accuracy, update_max, grad_norm, lr].map(|v| v.to_bits())
     }
 
-    /// Reports of all steps, and a checksum of all that survived.
+    /// Reports of all steps, and a checksum of everything that survived.
     fn whole_run(spec: &SessionSpec) -> (Vec<[u32; 5]>, u64) {
         let mut session = Session::prepare(spec).unwrap();
         let mut reports = Vec::new();
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn batches_that_make_a_step_are_as_one_of_all_their_samples() {
+    fn several_batches_in_a_step_equal_one_of_all_their_samples() {
         let run = |batch, accumulate| {
             let mut session = Session::prepare(&spec(&text(batch, accumulate, ""), Executor::Replay, 1)).unwrap();
             let mut reports = Vec::new();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_and_statistics_are_those_of_each_batch() {
+    fn each_batch_of_a_step_has_its_own_random_numbers_and_statistics() {
         let text = text(24, 3, RANDOM);
         let mut session = Session::prepare(&spec(&text, Executor::Replay, 1)).unwrap();
         let counters = |session: &Session| {
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn each_share_is_a_recording_of_its_own_over_one_store_and_arena() {
+    fn each_share_has_its_own_recording_over_one_store_and_arena() {
         let cases = [(1, &[1][..]), (2, &[1, 1]), (3, &[1, 1, 1]), (7, &[1, 5, 1])];
         for (accumulate, expected) in cases {
             let text = text(24, accumulate, RANDOM);
@@ -435,7 +435,7 @@ mod tests {
             let found: Vec<usize> = session.train.recordings_mut().map(|(_, count)| count).collect();
             assert_eq!(found, expected);
             let counts = session.recordings().counts;
-            // Digits hold samples out, and their evaluation is a recording too.
+            // Digits have a held-out part, and its evaluation is a recording too.
             assert_eq!((counts.recordings, counts.misses as usize), (found.len() + 1, found.len() + 1));
             let (store, arena) = (Arc::clone(session.train.store()), Arc::clone(session.train.lent_arena()));
             let all = session.train.recordings_mut();

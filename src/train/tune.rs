@@ -1,8 +1,8 @@
-//! Times every kernel that could do an operation, on the machine and inside the step that it belongs to.
+//! Times every kernel that can run an operation, on the machine and inside the operation's step.
 //!
 //! The step is compiled once for each way to run it: with each instruction set, and with its calls shared among the
-//! threads or left to one. Every such step is run for a while and its calls are timed one by one, so that each kernel
-//! finds the caches as it would in training.
+//! threads or run by one. Every such step runs for some time and its calls are timed one by one, so that each kernel
+//! finds the caches as in training.
 
 use super::TrainError;
 use super::prepared_step::prepared;
@@ -14,23 +14,26 @@ use crate::select::{Isa, Target, Timing, TunedDevice, Tuning, Variant};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Times that each way is built and measured: the least counts, so that a machine that is busy for a while spoils none.
+/// The number of times that each way is built and measured: the smallest time is used, so that other load on the
+/// machine does not matter.
 const VISITS: usize = 3;
-/// What one visit lasts, roughly, and the fewest and most rounds of it.
+/// The approximate duration of one visit, and its smallest and largest number of rounds.
 const VISIT_US: f64 = 60_000.0;
 const ROUNDS: (f64, f64) = (5.0, 41.0);
-/// Rounds after which parameters are put back, so that none drift into numbers that cost more.
+/// Rounds after which parameters are restored, so that none reach values that take longer to compute.
 const RESTORE_EVERY: usize = 8;
 
 /// The times of all fast kernels of the training step of `model`, for every distinct operation. The plain-loop
-/// references are left out: they are there to be compared with, and would take most of the time.
+/// references are left out: they exist for comparison, and would take most of the time.
 ///
 /// # Errors
-/// Where a step cannot be compiled or run.
+/// If a step cannot be compiled or run.
 pub fn tune(model: &Model, target: &Target, cpu: String) -> Result<Tuning, TrainError> {
     let device = TunedDevice::of(target, cpu);
     let (Some(device), Some(facts)) = (device, target.as_cpu()) else {
-        return Err(crate::exec::ExecError::Gpu(format!("{} times its kernels by itself", target.name).into()).into());
+        return Err(
+            crate::exec::ExecError::Gpu(format!("{} times its kernels automatically", target.name).into()).into()
+        );
     };
     let by_estimate = compile(model, &Options::train(target.clone()))?;
     let kinds: Vec<_> = by_estimate.plan.program.ops.iter().map(|o| &o.kind).collect();
@@ -50,7 +53,7 @@ pub fn tune(model: &Model, target: &Target, cpu: String) -> Result<Tuning, Train
             let forced = Tuning { device: device.clone(), times: forced };
             let medians = visit(model, target, forced)?;
             for ((kind, us), choice_us) in kinds.iter().zip(&medians).zip(kinds.iter().map(|k| shares(k))) {
-                // Without sharing, only calls that would be shared are another way.
+                // Without sharing, only calls that would be shared differ.
                 if shared || choice_us {
                     keep(&mut found, &Tuning::key(kind), Timing { variant, shared, us: *us });
                 }
@@ -60,7 +63,7 @@ pub fn tune(model: &Model, target: &Target, cpu: String) -> Result<Tuning, Train
     Ok(found)
 }
 
-/// Keeps the least time of a way; operations that occur twice share their times.
+/// Stores the smallest time of a way; operations that occur twice share their times.
 fn keep(found: &mut Tuning, key: &str, timing: Timing) {
     let times = found.times.entry(key.to_owned()).or_default();
     match times.iter_mut().find(|t| (t.variant, t.shared) == (timing.variant, timing.shared)) {
@@ -69,7 +72,7 @@ fn keep(found: &mut Tuning, key: &str, timing: Timing) {
     }
 }
 
-/// The median time of every call, in microseconds, where the kernels are those of `forced`.
+/// The median time of every call, in microseconds, with the kernels of `forced`.
 fn visit(model: &Model, target: &Target, forced: Tuning) -> Result<Vec<f64>, TrainError> {
     let options = Options { tuning: Some(Arc::new(forced)), ..Options::train(target.clone()) };
     let (mut step, mut pool) = prepared(model, &options, 0)?;
@@ -84,7 +87,7 @@ fn visit(model: &Model, target: &Target, forced: Tuning) -> Result<Vec<f64>, Tra
         if round % RESTORE_EVERY == 0 {
             step.restore(&start)?;
         }
-        // A replay right before wakes the other threads, as in training.
+        // A replay immediately before wakes the other threads, as in training.
         step.run(Executor::Replay, &mut pool)?;
         let times = step.time_calls(1, &mut pool)?;
         samples.resize(times.len(), Vec::with_capacity(rounds));

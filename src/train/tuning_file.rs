@@ -1,6 +1,6 @@
-//! Kernel times kept from one run of the program to the next: one file in the user's cache folder, for all devices.
+//! Kernel times that are kept between runs of the program: one file in the user's cache folder, for all devices.
 //!
-//! The file only makes steps faster. Whatever is wrong with it is reported and otherwise ignored.
+//! The file only makes steps faster. Errors in it are reported and otherwise ignored.
 
 use crate::exec::cpu::cpu_name;
 use crate::select::{Isa, Target, TunedDevice, Tuning};
@@ -12,10 +12,10 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The version of the file's form.
+/// The version of the file's format.
 const FORMAT: u32 = 1;
-/// Kernels change between versions of the program, and their times with them; a development build's kernels are hardly
-/// optimised.
+/// Kernels change between versions of the program, and their times with them; the kernels of a development build are
+/// not fully optimised.
 const PROGRAM: &str =
     if cfg!(debug_assertions) { concat!(env!("CARGO_PKG_VERSION"), "-dev") } else { env!("CARGO_PKG_VERSION") };
 /// A larger file was not written by this program.
@@ -28,7 +28,7 @@ struct Contents {
     format: u32,
     program: String,
     devices: Vec<Tuning>,
-    /// Whole steps with several numbers of threads.
+    /// Times of whole steps with several numbers of threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     steps: Vec<StepTimes>,
 }
@@ -37,26 +37,26 @@ struct Contents {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepTimes {
-    /// The processor's own name.
+    /// The name that the processor reports.
     pub cpu: String,
     pub isa: Isa,
-    /// What the step is found by.
+    /// The key of the step.
     pub key: String,
     /// Microseconds of a step by number of threads.
     pub us: BTreeMap<usize, f64>,
 }
 
-/// The most steps that are remembered: the oldest are dropped.
+/// The largest number of steps; the oldest are dropped.
 const MOST_STEPS: usize = 200;
 
-/// Where times are kept.
+/// The file in which times are stored.
 #[derive(Clone, Debug)]
 pub struct TuningFile {
     path: PathBuf,
 }
 
-/// True where `STEPGRAPH_NO_TUNING` is set to anything but 0: kernels are chosen by estimate then, whatever is
-/// remembered.
+/// True if `STEPGRAPH_NO_TUNING` is set to anything but 0: then kernels are chosen by estimate, even if times are
+/// stored.
 #[must_use]
 pub fn tuning_is_off() -> bool {
     std::env::var_os("STEPGRAPH_NO_TUNING").is_some_and(|v| !v.is_empty() && v != "0")
@@ -65,7 +65,7 @@ pub fn tuning_is_off() -> bool {
 /// The stored times for a target on this machine, if there are any and they are not disabled.
 ///
 /// # Errors
-/// Where there is a file and it is of no use, in words; without it the choice is by estimate.
+/// If there is a file that cannot be used, as text; then kernels are chosen by estimate.
 pub fn remembered_times(target: &Target) -> Result<Option<Arc<Tuning>>, String> {
     let device = TunedDevice::of(target, processor());
     match (TuningFile::of_user(), device) {
@@ -74,7 +74,7 @@ pub fn remembered_times(target: &Target) -> Result<Option<Arc<Tuning>>, String> 
     }
 }
 
-/// The processor's name as times are remembered under.
+/// The processor's name under which times are stored.
 #[must_use]
 pub fn processor() -> String {
     cpu_name().unwrap_or_else(|| "unknown".into())
@@ -87,7 +87,7 @@ impl TuningFile {
         Self { path }
     }
 
-    /// The user's own, where the system has a place for it.
+    /// The user's own file, if the system has a place for it.
     #[must_use]
     pub fn of_user() -> Option<Self> {
         directories::ProjectDirs::from("", "", "stepgraph").map(|d| Self::at(d.cache_dir().join("tuning.json")))
@@ -98,10 +98,10 @@ impl TuningFile {
         &self.path
     }
 
-    /// The times remembered for a device; `None` where there are none.
+    /// The times stored for a device; `None` if there are none.
     ///
     /// # Errors
-    /// Where there is a file and it is of no use, in words.
+    /// If there is a file that cannot be used, as text.
     pub fn load(&self, device: &TunedDevice) -> Result<Option<Tuning>, String> {
         Ok(self.contents()?.devices.into_iter().find(|t| t.device == *device))
     }
@@ -109,16 +109,16 @@ impl TuningFile {
     /// The steps that were timed with several numbers of threads.
     ///
     /// # Errors
-    /// Where there is a file and it is of no use, in words.
+    /// If there is a file that cannot be used, as text.
     pub fn steps(&self) -> Result<Vec<StepTimes>, String> {
         Ok(self.contents()?.steps)
     }
 
-    /// Adds times to the file, in place of older ones of the same device and operations. A file that is of no use is
+    /// Adds times to the file, replacing older ones of the same device and operations. A file that cannot be used is
     /// replaced.
     ///
     /// # Errors
-    /// Where it cannot be written; what was there is untouched then.
+    /// If it cannot be written; then the old file is unchanged.
     pub fn remember(&self, newer: Tuning) -> std::io::Result<()> {
         let mut contents = self.contents().unwrap_or_else(|_| Contents::empty());
         match contents.devices.iter_mut().find(|t| t.device == newer.device) {
@@ -128,7 +128,7 @@ impl TuningFile {
         self.write(&contents)
     }
 
-    /// Adds the times of a step to the file, in place of older ones of the same step.
+    /// Adds the times of a step to the file, replacing older ones of the same step.
     ///
     /// # Errors
     /// As [`Self::remember`].
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_no_use_is_reported_and_replaced() {
+    fn an_unusable_file_is_reported_and_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let file = TuningFile::at(folder.path().join("tuning.json"));
         let own = tuning("a", 1, 1.0);

@@ -1,4 +1,4 @@
-//! What the batches of a step used, where the steps of a run differ in that.
+//! What the batches of a step used, if the steps of a run differ in that.
 
 use super::StepReport;
 use super::batch_shape::BatchShape;
@@ -14,7 +14,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Receives a batch that ran.
+    /// Adds a batch that ran.
     pub(super) fn add(&mut self, shape: Option<BatchShape>, dispatch: Option<&Dispatch>) {
         let (Some(BatchShape { rows, length }), Some(dispatch)) = (shape, dispatch) else { return };
         self.rows += if dispatch.varies_in_rows() { rows } else { 0 };
@@ -23,7 +23,7 @@ impl Used {
         self.noted = [path, self.noted[1].max(eager), kind];
     }
 
-    /// The part of a report that says it.
+    /// Sets these fields of a report.
     pub(super) fn report(self) -> StepReport {
         let Self { rows, length, noted: [path, eager, kind] } = self;
         StepReport { rows: rows as u32, length: length as u32, path, eager, kind, ..StepReport::default() }

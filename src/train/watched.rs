@@ -13,7 +13,7 @@ pub(super) struct Watched {
     pub(super) hyper: LValueId,
     /// The factors of a step's update, if a schedule or gradient clipping computes them.
     pub(super) rates: Option<LValueId>,
-    /// The number of steps of the run, where the rate depends on it.
+    /// The number of steps of the run, if the rate depends on it.
     pub(super) steps: Option<LValueId>,
     pub(super) loss_scale: Option<LValueId>,
 }
@@ -41,7 +41,8 @@ impl Watched {
     }
 }
 
-/// What a recording reports of the batch that it ran. Those of batches that update nothing lack some of it.
+/// The values that the host reads after a recording whose steps may differ; all are optional, because a recording that
+/// does not update the parameters lacks some of them.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Reported {
     pub(super) loss: Option<LValueId>,

@@ -17,14 +17,14 @@ pub struct TensorFile {
     pub metadata: HashMap<String, String>,
 }
 
-/// What is said of a file without tensors, and what to give in its place.
+/// The message about a file without tensors, and what to give instead.
 const NO_TENSORS: &str = "is not a safetensors file and holds no weights";
 const GIVE_TENSORS: &str = "give a safetensors file";
 
-/// Reads a safetensors file. Tensors of types that nothing here uses are left out.
+/// Reads a safetensors file. Tensors of unused types are left out.
 ///
 /// # Errors
-/// Where it cannot be read, is no safetensors file, or is a checkpoint that does not match its checksum.
+/// If it cannot be read, is not a safetensors file, or is a checkpoint that does not match its checksum.
 pub fn read_tensors(path: &Path) -> Result<TensorFile, TrainError> {
     let file = read_tensors_of(path, NO_TENSORS, GIVE_TENSORS)?;
     check_sum(path, &file.metadata, &file.streams())?;
@@ -41,7 +41,7 @@ pub(super) fn open_tensors(path: &Path) -> Result<OpenTensors, TrainError> {
     Ok(open)
 }
 
-/// As [`read_tensors`]: of a file of another kind, `other` says what it is not, and `help` what to give.
+/// Like [`read_tensors`]; for a file of another kind, `other` says what it is not, and `help` what to give.
 pub(super) fn read_tensors_of(path: &Path, other: &str, help: &'static str) -> Result<TensorFile, TrainError> {
     let open = OpenTensors::open(path, other, help)?;
     let read = open.entries.iter().map(|entry| Ok((entry.name.clone(), open.read(entry)?)));
@@ -56,15 +56,15 @@ impl TensorFile {
         self.tensors.iter().find(|(n, _)| n == name).map(|(_, t)| t)
     }
 
-    /// Writes the file whole or not at all.
+    /// Writes the complete file, or nothing.
     ///
     /// # Errors
-    /// Where it cannot be written; an old file of that name is untouched then.
+    /// If it cannot be written; then an old file of that name is unchanged.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
         self.write_with(path, &self.metadata)
     }
 
-    /// As [`Self::write`], with other metadata.
+    /// Like [`Self::write`], with other metadata.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -77,7 +77,7 @@ impl TensorFile {
     }
 }
 
-/// The parameters and running statistics of a step, in logical shapes, under their file names.
+/// The parameters and running statistics of a step, in logical shapes, under their names in files.
 ///
 /// # Errors
 /// Never for a step of this model.
@@ -92,11 +92,11 @@ pub fn export(step: &Step, model: &Model) -> Result<Vec<(String, HostTensor)>, T
 }
 
 /// Sets every trained parameter of a step from a file: names as in the model, with or without the prefix `init.`.
-/// Running statistics are set where the file has them.
+/// Running statistics are set if the file has them.
 ///
 /// # Errors
-/// Where a parameter is missing, has another shape, or the file holds a parameter that the model does not have: all of
-/// them at once.
+/// If a parameter is missing, has another shape, or the file has a parameter that the model does not have: all such
+/// mistakes at once.
 pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -> Result<(), TrainError> {
     let mut mistakes = Vec::new();
     for (index, param) in model.params.iter().enumerate() {
@@ -134,7 +134,7 @@ pub fn import(step: &mut Step, model: &Model, file: &OpenTensors, path: &Path) -
     Err(TrainError::file(path, message, "give a file written for this preset"))
 }
 
-/// Sets a parameter; false where a value is not finite.
+/// Sets a parameter; returns false if a value is not finite.
 fn set(step: &mut Step, id: ParamId, tensor: &HostTensor) -> Result<bool, TrainError> {
     if tensor.dtype == DType::F32 {
         let bytes = tensor.bytes();
@@ -142,7 +142,7 @@ fn set(step: &mut Step, id: ParamId, tensor: &HostTensor) -> Result<bool, TrainE
         if !bytes.chunks_exact(size_of::<f32>()).all(is_finite) {
             return Ok(false);
         }
-        // One copy, from the file's bytes to where they stay.
+        // One copy, from the file's bytes directly to the parameter.
         step.draw_param(id, |out| bytemuck::cast_slice_mut(out).copy_from_slice(bytes))?;
         return Ok(true);
     }

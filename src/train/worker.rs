@@ -38,10 +38,10 @@ pub struct Worker {
 
 impl Worker {
     /// Starts preparing a run. `wake` is called whenever there is an event to fetch; it must be quick and may be called
-    /// from the worker's thread.
+    /// on the worker's thread.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(spec: SessionSpec, wake: impl Fn() + Send + 'static) -> Result<Self, TrainError> {
         let (commands, inbox) = bounded(COMMAND_BOUND);
         let (outbox, events) = bounded(EVENT_BOUND);
@@ -66,7 +66,7 @@ impl Worker {
         Ok(Self { commands: Some(commands), events, artefacts, thread: Some(thread) })
     }
 
-    /// Sends a command; false where the worker has ended or too many commands wait.
+    /// Sends a command; returns false if the worker has ended or too many commands wait.
     #[must_use]
     pub fn send(&self, command: Command) -> bool {
         self.commands.as_ref().is_some_and(|c| c.try_send(command).is_ok())
@@ -93,7 +93,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Closing the channel orders the worker to end; what it still reports is thrown away so that it cannot wait.
+        // Closing the channel makes the worker end; its remaining events are discarded so that it cannot wait.
         self.commands = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -114,10 +114,10 @@ struct Link {
     updates_sent: Instant,
     /// When the recordings were last sent.
     recordings_sent: Instant,
-    /// The question that waits for an answer.
+    /// The query that is waiting for an answer.
     query: Option<Query>,
     pace: Pace,
-    /// Events that found the channel full, oldest first.
+    /// Events that did not fit into the channel, oldest first.
     backlog: Vec<Event>,
 }
 
@@ -127,7 +127,7 @@ impl Link {
         self.push_out();
     }
 
-    /// Sends an event, or the error in its place as a problem.
+    /// Sends an event, or an error as a problem instead.
     fn send_outcome(&mut self, outcome: Result<Event, TrainError>) {
         self.send(outcome.unwrap_or_else(|error| Event::Problem(error.to_string())));
     }
@@ -149,7 +149,7 @@ impl Link {
         }
     }
 
-    /// Sends the collected reports where it is time, or at once. They stay together while the channel is full.
+    /// Sends the collected reports if it is time, or immediately. They stay together while the channel is full.
     fn send_reports(&mut self, now: bool) {
         if self.reports.is_empty() || !(now || self.reports_sent.elapsed() >= REPORT_EVERY) {
             return;
@@ -216,7 +216,7 @@ fn prepared(session: &Session, artefacts: &OnceLock<(RunKey, RunArtefacts)>) -> 
     }
 }
 
-/// The longest that both ways are timed for.
+/// The longest time for timing both ways.
 const TIME_LIMIT: Duration = Duration::from_secs(4);
 
 /// A prepared run with its commands.
@@ -224,7 +224,7 @@ struct RunService<'a> {
     session: Session,
     preset: &'a Preset,
     link: Link,
-    /// Steps left before the next pause: none while paused, all while running.
+    /// Steps left before the next pause: 0 while paused, the largest number while running.
     budget: u64,
     schedule: Schedule,
     pen: Pen,
@@ -285,14 +285,15 @@ impl RunService<'_> {
             Err(error) => {
                 self.budget = 0;
                 self.link.send_reports(true);
-                // The session is before the step that failed: a private copy of the snapshot makes the same step again.
+                // The session is in its state before the step that failed: a private copy of the snapshot makes the
+                // same step again.
                 self.send_snapshot();
                 self.send_state(RunState::Failed(error.to_string()));
             }
         }
     }
 
-    /// Reports steps that were made, and evaluates where it is time.
+    /// Reports steps that were made, and evaluates if it is time.
     fn after_steps(&mut self) {
         let over = self.session.done() >= self.session.total();
         let is_idle = self.budget == 0 || over;
@@ -315,7 +316,7 @@ impl RunService<'_> {
         self.link.send(Event::State(state));
     }
 
-    /// Carries out one command.
+    /// Performs one command.
     fn obey(&mut self, command: Command) -> Result<(), TrainError> {
         match command {
             Command::Start | Command::Step(_) if self.session.done() >= self.session.total() => {
@@ -374,7 +375,7 @@ impl RunService<'_> {
         Ok(())
     }
 
-    /// Makes no more steps, and sends what was not reported of those that were made.
+    /// Makes no more steps, and sends the reports that were not sent yet.
     fn rest(&mut self) {
         self.budget = 0;
         self.send_layer_updates(true);
@@ -383,7 +384,7 @@ impl RunService<'_> {
 
     /// Writes weights or a checkpoint, and reports the outcome.
     fn save(&mut self, path: PathBuf, write: impl FnOnce(&Session, &Preset, &Path) -> Result<(), TrainError>) {
-        // The steps come first: a listener that gets the file's name knows which step it holds.
+        // The steps are sent first, so that a listener that gets the file's name knows which step it contains.
         self.link.send_reports(true);
         self.link.send(match write(&self.session, self.preset, &path) {
             Ok(()) => Event::Saved(path),
@@ -391,7 +392,7 @@ impl RunService<'_> {
         });
     }
 
-    /// Reports how far each layer moved, where it is time; while the listener is behind, only before a rest, which
+    /// Reports how far each layer moved, if it is time; while the listener is slow, only before a pause, after which
     /// nothing follows.
     fn send_layer_updates(&mut self, is_idle: bool) {
         let (session, link) = (&mut self.session, &mut self.link);
@@ -406,7 +407,7 @@ impl RunService<'_> {
         }
     }
 
-    /// Reports the recordings, where it is time; while the listener is behind, only before a rest.
+    /// Reports the recordings, if it is time; while the listener is slow, only before a pause.
     fn send_recordings(&mut self, is_idle: bool) {
         let (session, link) = (&self.session, &mut self.link);
         if !is_idle && (link.recordings_sent.elapsed() < RECORDINGS_EVERY || link.outbox.is_full()) {
@@ -416,7 +417,7 @@ impl RunService<'_> {
         link.send(Event::Recordings(Box::new(session.recordings_seen())));
     }
 
-    /// Answers the waiting query, if there is one: at once while the run is paused, otherwise only if queries have
+    /// Answers the waiting query, if there is one: immediately while the run is paused, otherwise only if queries have
     /// taken little time recently.
     fn answer(&mut self) {
         let link = &mut self.link;
@@ -428,7 +429,7 @@ impl RunService<'_> {
             return;
         }
         let Some(query) = link.query.take() else { return };
-        // The steps come first: a listener that gets the answer knows the step that it belongs to.
+        // The steps are sent first, so that a listener that gets the answer knows the step that it belongs to.
         link.send_reports(true);
         let result = self.session.query(query);
         link.send_outcome(result.map(|result| Event::QueryResult(Box::new(result))));
@@ -436,7 +437,7 @@ impl RunService<'_> {
         link.pace.spent(ended, ended - started);
     }
 
-    /// Writes on with the text that was asked for, where there is one and the listener keeps up.
+    /// Continues the requested text, if there is one and the listener is fast enough.
     fn write(&mut self) {
         if !self.pen.is_writing() || self.link.outbox.is_full() {
             return;
@@ -465,7 +466,7 @@ impl RunService<'_> {
     }
 
     fn evaluate(&mut self) {
-        // The steps come first: a listener that gets an evaluation knows the step it belongs to.
+        // The steps are sent first, so that a listener that gets an evaluation knows the step that it belongs to.
         self.link.send_reports(true);
         if let Some(outcome) = self.session.evaluate().transpose() {
             let step = self.session.done();

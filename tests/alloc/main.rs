@@ -1,6 +1,7 @@
-//! A step allocates nothing: counted by the allocator itself, on every thread of the program.
+//! Checks that a step allocates nothing, by counting the allocator's calls on every thread of the program.
 //!
-//! This is a test binary of its own, with one test, because whatever else ran beside it would be counted too.
+//! This is a separate test binary with one test, because everything else that runs at the same time would be counted
+//! too.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ use stepgraph::exec::Executor;
 use stepgraph::model::read_preset;
 use stepgraph::train::{Session, SessionSpec};
 
-/// The system's allocator, with its calls counted; giving memory back is no allocation.
+/// The system's allocator, which counts its calls; freeing memory is not counted.
 struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -43,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations while `work` runs.
+/// The number of allocations while `work` runs.
 fn counted(work: impl FnOnce()) -> u64 {
     let before = CALLS.load(Ordering::SeqCst);
     work();
@@ -79,8 +80,8 @@ fn replay_allocates_nothing_and_eager_does() {
             for _ in 0..5 {
                 run.step().unwrap();
             }
-            // More than 256, so that the snapshot behind the NaN guard is renewed once, and more than an epoch, so that
-            // the data is shuffled anew.
+            // More than 256 steps, so that the snapshot of the NaN guard is renewed once, and more than an epoch, so
+            // that the data is shuffled again.
             let steps = counted(|| {
                 for _ in 0..300 {
                     run.step().unwrap();

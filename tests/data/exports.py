@@ -1,4 +1,4 @@
-"""Holds an exported ONNX model and PyTorch script against the answers of `stepgraph predict`.
+"""Compares an exported ONNX model and PyTorch script with the answers of `stepgraph predict`.
 
     python exports.py FOLDER NAME...
 
@@ -19,7 +19,7 @@ from safetensors.numpy import load_file
 
 
 def answers(path):
-    """The numbers of the samples, each once, and what was answered to each of them or to each of their positions."""
+    """The numbers of the samples, each once, and the answers for each of them or for each of their positions."""
     with open(path, newline="") as file:
         head, *rows = csv.reader(file)
     columns = [i for i, name in enumerate(head) if name.startswith("p_")]
@@ -61,7 +61,7 @@ def main(folder, *names):
             with open(raw, newline="") as file:
                 rows = list(csv.reader(file))[1:]
             whole = np.array([[float(cell) for cell in rows[i][:-1]] for i in samples], np.float32)
-            # Several inputs divide the columns among them, in their order.
+            # The columns are divided among the inputs, in their order.
             widths = [int(np.prod(node.shape[1:])) for node in nodes]
             x = dict(zip((node.name for node in nodes), np.split(whole, np.cumsum(widths)[:-1], axis=1)))
         else:

@@ -1,4 +1,4 @@
-//! The commands as a user runs them: the real program, its output, its exit status, and the files that it leaves.
+//! The commands as a user runs them: the real program, its output, its exit status, and its files.
 
 mod exactness;
 mod exports;
@@ -20,6 +20,7 @@ mod signals;
 mod together;
 mod tokenizers;
 mod train;
+mod verify;
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -29,8 +30,8 @@ use stepgraph::tensor::{DType, HostTensor, Shape};
 /// The program with these arguments, not started yet.
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepgraph"));
-    // What the machine's user has remembered must not decide what tests see.
-    // Tests are about the CPU wherever they run, and choose kernels by estimate.
+    // Times that are stored on this machine must not affect the tests. Tests use the CPU on every machine, and choose
+    // kernels by estimate.
     command.env("STEPGRAPH_NO_TUNING", "1").env("STEPGRAPH_NO_CUDA", "1");
     command.args(args).env_remove("STEPGRAPH_ISA").env_remove("STEPGRAPH_THREADS").env_remove("STEPGRAPH_LOG");
     command
@@ -73,7 +74,7 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&succeed(args)).unwrap_or_else(|e| panic!("{args:?}: {e}"))
 }
 
-/// Standard error of a command that must find a mistake: exit status 2, nothing on standard output.
+/// Standard error of a command that must report a mistake: exit status 2, and no standard output.
 fn refused(args: &[&str]) -> String {
     was_refused(args, &run(args))
 }
@@ -94,14 +95,14 @@ fn listing(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A small network with no data of its own: 6 inputs, 4 classes, batch 8.
+/// A small network without data: 6 inputs, 4 classes, batch 8.
 const SMALL: &str = r#"{
   "version": 1, "name": "small", "input": { "shape": [6], "batch": 8 },
   "layers": [{ "type": "dense", "units": 5, "activation": "relu" }, { "type": "dense", "units": 4 }],
   "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "sgd", "lr": 0.1 }
 }"#;
 
-/// A folder with `small.json` and `batches.safetensors`: `count` batches with these labels, over and over.
+/// A folder with `small.json` and `batches.safetensors`: `count` batches with these labels, repeated.
 fn small(count: usize, labels: &[i32]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("small.json"), SMALL).unwrap();
@@ -147,7 +148,7 @@ fn data_folder() -> PathBuf {
 fn help_of_every_command_has_examples() {
     let help = succeed(&["--help"]);
     let names = ["studio", "train", "plan", "verify", "predict", "generate", "bench", "arena", "presets", "doctor"];
-    for name in names.into_iter().chain(["completions"]) {
+    for name in names.into_iter().chain(["functions", "completions"]) {
         assert!(help.contains(name), "{help}");
         let text = succeed(&[name, "--help"]);
         assert!(text.contains("Examples:") && text.contains(&format!("stepgraph {name}")), "{text}");
@@ -169,7 +170,7 @@ fn presets_are_listed_and_printed() {
 }
 
 #[test]
-fn doctor_reports_what_is_there_and_what_is_not() {
+fn doctor_reports_what_exists_and_what_is_missing() {
     let report = json(&["doctor", "--json"]);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["executors"], serde_json::json!(["cpu"]));
@@ -239,7 +240,7 @@ fn bench_reports_both_executors() {
     }
     assert!(report["preset"] == "xor" && report["device"].is_string() && report["host_us"].as_f64().unwrap() > 0.0);
     assert_eq!(report["launches"].as_u64().unwrap() as usize, report["ops"].as_array().unwrap().len());
-    // No operation is faster than its floor, and no step faster than those of its operations together.
+    // No operation is faster than its floor, and no step is faster than the sum of its operations' floors.
     for part in report["ops"].as_array().unwrap().iter().chain([&report]) {
         let [floor, gap] = ["floor_us", "gap"].map(|k| part[k].as_f64().unwrap());
         assert!(floor > 0.0 && gap >= 1.0, "{part}");
@@ -267,7 +268,7 @@ fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
     assert!(notes.contains("remembered in "), "{notes}");
     let (after, _) = tuned(&["plan", "xor", "--stage", "selected"]);
     assert!(after.contains("measured"), "{after}");
-    // The same file gives the same plan, and without it the plan is the old one.
+    // The same file gives the same plan, and without it the plan is the previous one.
     assert_eq!(tuned(&["plan", "xor", "--stage", "selected"]).0, after);
     assert_eq!(succeed(&["plan", "xor", "--stage", "selected"]), before);
     tuned(&["train", "xor", "--steps", "20"]);
@@ -287,11 +288,11 @@ fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
 }
 
 #[test]
-fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
+fn times_that_cannot_be_stored_are_measured_and_used() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("file"), "a letter").unwrap();
     let mut places = vec![folder.path().join("file")];
-    // Nobody makes folders there, whoever they are.
+    // No user can create folders there.
     places.extend(cfg!(target_os = "linux").then(|| "/proc".into()));
     for place in places {
         let mut command = command(&["bench", "xor", "--seconds", "0.1", "--tune", "--json"]);
@@ -302,14 +303,14 @@ fn times_that_cannot_be_remembered_are_measured_and_used_all_the_same() {
         let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!(report["tuned_calls"], report["launches"], "{notes}");
         let message = notes.lines().find(|line| line.contains("kernels timed")).unwrap();
-        assert!(message.contains("NOT remembered") && message.contains(place.to_str().unwrap()), "{message}");
+        assert!(message.contains("NOT stored") && message.contains(place.to_str().unwrap()), "{message}");
         assert!(message.contains("tuning.json cannot be written: ") && message.contains("XDG_CACHE_HOME"), "{message}");
     }
     assert_eq!(listing(folder.path()), ["file"]);
 }
 
 #[test]
-fn a_build_without_a_window_says_so() {
+fn a_build_without_a_window_reports_it() {
     if cfg!(feature = "studio") {
         println!("skipped: this build has a window");
         return;
@@ -320,7 +321,7 @@ fn a_build_without_a_window_says_so() {
 }
 
 #[test]
-fn the_studio_refuses_a_file_that_is_no_preset() {
+fn the_studio_refuses_a_file_that_is_not_a_preset() {
     if !cfg!(feature = "studio") {
         println!("skipped: this build has no window");
         return;

@@ -1,7 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
-use crate::nets::{GOLDEN, JOINED, ODD, RMS};
+use crate::nets::{GATHERED, GOLDEN, JOINED, ODD, RMS};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -20,7 +20,8 @@ const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::
 fn models() -> Vec<Model> {
     let golden: Vec<String> =
         GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
-    let bundled = BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED]).chain(golden.iter().map(String::as_str));
+    let bundled =
+        BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED, GATHERED]).chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()
 }
@@ -56,7 +57,7 @@ fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
 }
 
 #[test]
-fn updates_by_layers_are_planned_at_the_bound() {
+fn bucketed_updates_are_planned_at_the_bound() {
     for (units, layers, batch) in [(2048, 5, 64), (4096, 2, 1024)] {
         let hidden = format!(r#", {{"type": "dense", "units": {units}, "activation": "relu"}}"#).repeat(layers);
         let text = format!(
@@ -76,7 +77,7 @@ fn updates_by_layers_are_planned_at_the_bound() {
 }
 
 #[test]
-fn without_libraries_own_kernels_do_everything() {
+fn without_libraries_custom_kernels_compute_everything() {
     let mut target = Target::h200();
     let facts = target.as_cuda().unwrap();
     target = Target::cuda("bare", CudaFacts { has_cublaslt: false, has_cudnn: false, ..facts });
@@ -90,12 +91,11 @@ fn without_libraries_own_kernels_do_everything() {
     }
 }
 
-/// One type of each template and number type, over all presets and all candidates that a GPU of this capability is
-/// offered.
+/// One type of each template and number type, over all presets and all candidates for a GPU of this capability.
 fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
     let target = Target::cuda("some GPU", facts);
-    // What is compiled beside a step's operations.
+    // The kernels that are compiled in addition to a step's operations.
     let beside =
         ["bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false", "float, 3, float, float, 2, 7, 0, 5, 6, 256, true"];
     let feed = |arguments: &str| {
@@ -113,13 +113,13 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
         found.insert(format!("general {}", general.ty()), general);
     }
     found.insert("Clear".into(), clear());
-    // No preset is so large that signs take the place of its activations.
+    // No preset is large enough for a bit mask to replace its activations.
     for t in ["bf16", "float"] {
         let signs = KernelSpec::new(KernelFile::Elementwise, "SignBits", format!("{t}, 4096"))
             .with_general(format!("{t}, ANY"), vec![4096]);
         found.insert(format!("SignBits {t}"), signs);
     }
-    // Nor has one a vocabulary of thousands.
+    // No preset has a vocabulary of thousands.
     for t in ["bf16", "f16", "float"] {
         let arguments = format!("{t}, 300, 5000, 24, 4, 16, true");
         let rows = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
@@ -150,7 +150,7 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     found
 }
 
-/// The kernel that zeroes memory.
+/// The kernel that clears memory.
 fn clear() -> KernelSpec {
     KernelSpec::new(KernelFile::Clear, "Clear", String::new())
 }
@@ -169,7 +169,7 @@ fn every_kernel_belongs_to_a_family_which_says_what_its_general_members_read() {
         let is_there = |end: &str| text.contains(&format!("struct {}{end}", family.template));
         assert!(is_there(" ") || is_there("\n"), "{} is not in {}", family.template, family.file.name());
     }
-    // Sizes alone make no other kernel to be compiled.
+    // Networks that differ only in sizes need no further kernels.
     let compiled = |units: usize| {
         let text = format!(
             r#"{{"version": 1, "name": "t", "input": {{"shape": [64], "batch": 96}}, "layers": [
@@ -216,8 +216,7 @@ fn every_kernel_compiles_for_every_architecture() {
     });
 }
 
-/// The program, started to compile for another, is asked for a kernel: what it answers, and whether that is machine
-/// code.
+/// The program, started to compile for another one, gets a request: its answer, and whether that is machine code.
 fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
     use std::io::{Read, Write};
     let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_stepgraph"));
@@ -227,7 +226,7 @@ fn compiled_elsewhere(source: &str, arch: Arch) -> (bool, Vec<u8>) {
     ask.write_all(&[arch.0.to_le_bytes(), arch.1.to_le_bytes()].concat()).unwrap();
     ask.write_all(&(source.len() as u64).to_le_bytes()).unwrap();
     ask.write_all(source.as_bytes()).unwrap();
-    // It ends where nobody can ask any more.
+    // It ends when its standard input is closed.
     drop(ask);
     let mut answer = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut answer).unwrap();
@@ -251,8 +250,8 @@ fn another_process_compiles_the_same() {
     }
 }
 
-/// A classifier whose weights are stepped where their gradients are made, the last ones in tiles that have a
-/// multiprocessor to themselves.
+/// A classifier whose weights are updated by the operations that compute their gradients, the last ones in tiles that
+/// each occupy a multiprocessor.
 const MIDDLE: &str = r#"{"version": 1, "name": "middle", "input": {"shape": [784], "batch": 128}, "layers": [
     {"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512, "activation": "relu"},
     {"type": "dense", "units": 10}],
@@ -307,7 +306,7 @@ fn updates_that_end_a_step_share_the_machine_and_their_launches_compile() {
 }
 
 #[test]
-fn steps_on_a_gpu_hold_every_check() {
+fn steps_on_a_gpu_pass_every_check() {
     let gpu = match gpu(0) {
         Ok(gpu) => gpu,
         Err(why) => {
@@ -315,7 +314,7 @@ fn steps_on_a_gpu_hold_every_check() {
             return;
         }
     };
-    // The last begins with a library's call, where there is a library.
+    // The last one begins with a library's call, if there is a library.
     let wide = r#"{"version": 1, "name": "wide", "input": {"shape": [1024], "batch": 1024}, "precision": "bf16",
         "layers": [
         {"type": "dense", "units": 1024, "activation": "relu"}, {"type": "dense", "units": 1000}],
@@ -335,8 +334,8 @@ fn steps_on_a_gpu_hold_every_check() {
     }
 }
 
-/// All that survives some steps of a preset on a GPU, what its reports said, how long it took until its first step
-/// could be made, and microseconds of a step.
+/// What survives some steps of a preset on a GPU, the reports, the time until its first step, and microseconds of a
+/// step.
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
     let machine = Some(machine.clone());
     let spec = SessionSpec { machine, executor, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
@@ -356,10 +355,10 @@ fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, V
     (state, reports, times, started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// General and specialised kernels give the same bits, eager and replayed; and a network that is prepared again takes
-/// over what the process has.
+/// General and specialised kernels give the same bits, eager and replayed; and a network that is prepared again reuses
+/// the process's kernels.
 #[test]
-fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_on_a_gpu() {
+fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() {
     let machine = match gpu(0) {
         Ok(gpu) => gpu.target(),
         Err(why) => return println!("skipped: no CUDA device: {why}"),
@@ -409,7 +408,7 @@ fn general_kernels_equal_specialised_ones_and_an_edit_takes_over_what_is_there_o
 }
 
 #[test]
-fn half_width_weights_on_a_gpu_are_those_of_the_parameters_whatever_was_restored() {
+fn half_precision_parameters_on_a_gpu_follow_restored_parameters() {
     let machine = match gpu(0) {
         Ok(gpu) => gpu.target(),
         Err(why) => return println!("skipped: no CUDA device: {why}"),
@@ -425,7 +424,7 @@ fn half_width_weights_on_a_gpu_are_those_of_the_parameters_whatever_was_restored
     for precision in [Precision::Bf16, Precision::F16] {
         let found = loss(precision);
         assert!((found - exact).abs() < 0.02, "{precision:?}: the first loss is {found}, in f32 {exact}");
-        // The snapshot is older than any half-width copy.
+        // The snapshot is older than every half-width copy.
         let mut run = prepared(precision);
         let (step, pool) = run.step_mut();
         let start = step.snapshot().unwrap();
@@ -472,7 +471,7 @@ fn the_nodes_of_every_graph_are_read_and_a_fault_in_one_is_named() {
                 matches!(found, Err(ExecError::Ledger { op: named, .. }) if named == op),
                 "{graph} {op}: {found:?}"
             );
-            // A replay looks at what can change, and not at the nodes, whose instance is as it was.
+            // A replay checks what can change, but not the nodes of an instance that is unchanged.
             assert!(step.check_graph(graph).is_ok());
             step.undo(undo).unwrap();
         }

@@ -1,4 +1,4 @@
-//! What changes of a network's sizes leave to the compiler of kernels, as plans for a GPU say.
+//! How many kernels must be compiled after changes of a network's sizes, by plans for a GPU.
 
 use std::collections::BTreeSet;
 use stepgraph::compile::{CpuOnly, Options, compile};
@@ -8,7 +8,7 @@ use stepgraph::select::cuda::{KernelSpec, Real, Route, custom_kernels, epilogue_
 use stepgraph::select::{CudaFacts, Kernels, Target, Variant};
 use stepgraph::train::after_small_edits;
 
-/// The kernels of a network's training step on an H200, with the passes behind products of libraries.
+/// The kernels of a network's training step on an H200, including the passes after products of libraries.
 fn kernels_of(preset: &Preset) -> Vec<KernelSpec> {
     let model = check(preset).model.unwrap();
     let target = Target::h200();
@@ -35,7 +35,7 @@ fn kernels_of(preset: &Preset) -> Vec<KernelSpec> {
     found
 }
 
-/// What the compiler is given for the kernels of a network, each alone.
+/// The sources of a network's kernels, one for each.
 fn sources_of(preset: &Preset, kernels: Kernels) -> BTreeSet<String> {
     let text = |spec: KernelSpec| {
         let spec = spec.of(kernels).compiled();
@@ -44,7 +44,7 @@ fn sources_of(preset: &Preset, kernels: Kernels) -> BTreeSet<String> {
     kernels_of(preset).into_iter().map(text).collect()
 }
 
-/// Every bundled network that a GPU trains and that is planned quickly.
+/// Every bundled network that can be trained on a GPU and is planned quickly.
 fn networks() -> impl Iterator<Item = Preset> {
     let presets = BUNDLED.iter().map(|bundled| read_preset(bundled.text).unwrap());
     presets.filter(|preset| {
@@ -53,16 +53,16 @@ fn networks() -> impl Iterator<Item = Preset> {
     })
 }
 
-/// The network after changes of its first size of a name, one after the other: by numbers of all remainders, each of
-/// which is larger than what is compiled ahead. Nothing where it has none, or one is a mistake.
+/// The network after changes of its first size with a name, one after the other, by amounts with all remainders, each
+/// larger than the sizes that are compiled in advance. `None` if it has no such size, or a change is a mistake.
 fn changes(preset: &Preset, name: &str, count: u64) -> Option<Vec<Preset>> {
     let sizes = Sizes::of(preset);
     let place = sizes.places.iter().find(|place| place.pointer.ends_with(name))?;
     (0..count).map(|number| sizes.changed(place, place.value + 9 + 7 * number)).collect()
 }
 
-/// How many kernels the compiler is given for the networks, one after the other, while the user waits: what is neither
-/// a kernel of a network before nor, where `is_ahead`, one of a small change of these.
+/// The number of kernels that are compiled for the networks, one after the other, while the user waits: kernels of no
+/// earlier network, nor, if `is_ahead`, of a small change of one.
 fn waited_for(first: &Preset, networks: &[Preset], kernels: Kernels, is_ahead: bool) -> usize {
     let mut known = BTreeSet::new();
     let mut count = 0;
@@ -79,18 +79,18 @@ fn waited_for(first: &Preset, networks: &[Preset], kernels: Kernels, is_ahead: b
     count
 }
 
-/// Compares a table with the one that is kept, or writes it where that is asked for.
+/// Compares a table with the stored one, or writes it on request.
 fn compare(file: &str, found: &str) {
     let path = format!("tests/data/{file}");
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
         std::fs::write(&path, found).unwrap();
     }
-    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 writes it anew");
+    assert_eq!(found, std::fs::read_to_string(&path).unwrap(), "{file}: UPDATE_GOLDENS=1 rewrites it");
 }
 
 /// Kernels for eight changes of a size: specialised ones, and general ones.
 #[test]
-fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
+fn after_changes_of_a_size_few_general_kernels_must_be_compiled() {
     let mut out = String::new();
     let mut sums = [0, 0];
     for preset in networks() {
@@ -112,9 +112,9 @@ fn changes_of_a_size_leave_few_general_kernels_to_the_compiler() {
     compare("edits.txt", &out);
 }
 
-/// Where general kernels for small changes were compiled ahead, larger changes find nearly all of theirs.
+/// If general kernels for small changes were compiled in advance, larger changes need few others.
 #[test]
-fn what_is_compiled_ahead_of_small_changes_is_what_larger_ones_need() {
+fn kernels_compiled_for_small_changes_also_serve_larger_ones() {
     let mut out = String::new();
     for preset in
         networks().filter(|preset| ["digits-mlp", "mlp-gelu-layernorm", "digits-cnn"].contains(&&*preset.name))

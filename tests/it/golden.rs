@@ -22,16 +22,16 @@ fn names() -> Vec<String> {
         .filter_map(|e| Some(e.ok()?.file_name().to_str()?.strip_suffix(".json")?.to_owned()))
         .collect();
     names.sort();
-    assert!(names.len() >= 9, "the trajectories are there: {names:?}");
+    assert!(names.len() >= 9, "the trajectories exist: {names:?}");
     names
 }
 
-/// The largest difference over the largest magnitude of what is expected.
+/// The largest difference, relative to the largest expected magnitude.
 fn relative(found: &[f64], expected: &[f64]) -> f64 {
     relative_to(1e-30, found, expected)
 }
 
-/// As [`relative`], over `least` where nothing larger is expected.
+/// Like [`relative`], relative to at least `least`.
 fn relative_to(least: f64, found: &[f64], expected: &[f64]) -> f64 {
     assert_eq!(found.len(), expected.len());
     let scale = expected.iter().fold(least, |m, v| m.max(v.abs()));
@@ -82,7 +82,7 @@ fn trajectory(name: &str, executor: Executor, machine: Option<Target>) {
             step + 1
         );
     }
-    // Where the file has them: the norm of the gradient before it is clipped.
+    // If the file has them: the norm of the gradient before it is clipped.
     let expected = golden.get("grad_norm").map(|norms| norms.to_f64().unwrap());
     for (step, (found, expected)) in norms.iter().zip(expected.iter().flatten()).enumerate() {
         assert!(
@@ -138,7 +138,7 @@ fn first_step(name: &str, target: &Target) {
     if model.accumulate > 1 {
         return first_mean(name, target, expect);
     }
-    // Where layers choose, the first batch takes the path of the first step.
+    // If layers choose, the first batch takes the path of the first step.
     let model = model.along(&model.path_at(1, 0));
     let threads = target.as_cpu().unwrap().threads;
     let compiled = Arc::new(compile(&model, &Options::train(target.clone())).unwrap());
@@ -180,7 +180,7 @@ fn first_step(name: &str, target: &Target) {
     for (index, param) in trained() {
         let expected = of(&param.name);
         if compiled.plan.program.params[index].grad.is_none() {
-            // The step has no gradient of what its path leaves out, which PyTorch's zeros stand for.
+            // The step has no gradient for parameters that its path leaves out; PyTorch has zeros for them.
             assert!(
                 model.of_path.is_some() && expected.iter().all(|v| *v == 0.0),
                 "{name}: {} is left out",
@@ -189,13 +189,13 @@ fn first_step(name: &str, target: &Target) {
             continue;
         }
         let found = widen(&step.grad::<f32>(ParamId(index as u32)).unwrap());
-        // The gradient of a bias before a normalisation is nothing but rounding of what cancels in it.
+        // The gradient of a bias before a normalisation consists only of rounding errors.
         let error = relative_to(1e-3 * whole, &found, &expected);
         assert!(error < 1e-4, "{name} on {}: gradient of {} is off by {error:.1e}", target.name, param.name);
     }
 }
 
-/// The mean gradient of the batches of the first step, where several make one.
+/// The mean gradient of the batches of the first step, if several make one step.
 fn first_mean(name: &str, target: &Target, expect: impl Fn(&str) -> Vec<f64>) {
     let machine = Some(target.clone());
     let mut session = Session::prepare(&SessionSpec { machine, ..spec(name, Executor::Replay) }).unwrap();

@@ -1,5 +1,5 @@
-//! The text that the run-time compiler is given. It is held byte for byte: other code would compile as well, and run at
-//! another speed or round otherwise.
+//! The text that is passed to the run-time compiler. It is compared byte for byte, because different text may compile
+//! and have another speed or other rounding.
 
 use crate::nets::ODD;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
@@ -23,8 +23,8 @@ const LARGE: &str = r#"{"version": 1, "name": "large", "input": {"shape": [32, 3
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#;
 
 /// Digests of what follows the kernels' files in every source of a network: all candidates of each operation, alone and
-/// in a launch with the operation before, in all precisions, for training and evaluation. They were taken before the
-/// fields of `KernelSpec` took the place of texts that were searched.
+/// in a launch with the preceding operation, in all precisions, for training and evaluation. They were computed before
+/// the fields of `KernelSpec` replaced text searches.
 const DIGESTS: [(&str, u64); 26] = [
     ("digits-mlp", 0xeb4a_672e_3edd_b94c),
     ("digits-cnn", 0x4923_1253_07a2_fc53),
@@ -79,7 +79,7 @@ fn members_of(compiled: &Compiled, precision: Precision) -> Vec<Vec<KernelSpec>>
     out
 }
 
-/// What follows the kernels' files in a source, which holds those files that its members need, in their order.
+/// What follows the kernels' files in a source, which contains the files that its members need, in their order.
 fn tail(members: &[KernelSpec]) -> String {
     let text = members.iter().cloned().collect::<KernelSource>().text();
     let at = text.find("namespace member0 {").unwrap();
@@ -95,12 +95,12 @@ fn tail(members: &[KernelSpec]) -> String {
 }
 
 #[test]
-fn the_text_of_every_kernel_is_as_it_was() {
+fn the_text_of_every_kernel_equals_its_stored_digest() {
     let texts = BUNDLED.iter().map(|b| b.text).chain([ODD, MIDDLE, LARGE]);
     let mut found = Vec::new();
     for text in texts {
         let model = check(&read_preset(text).unwrap()).model.unwrap();
-        // The largest network takes half a minute and has no kernel of its own. Others have none for a GPU.
+        // The largest network takes half a minute and adds no kernel. Others have no kernels for a GPU.
         if model.name == "stress-200" || CpuOnly::of(&model).is_some() {
             continue;
         }

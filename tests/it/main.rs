@@ -1,9 +1,10 @@
-//! Tests of the whole, one module a subject.
+//! Integration tests, with one module for each subject.
 
 mod cli;
 mod cuda;
 mod edits;
 mod faults;
+mod gathered;
 mod golden;
 mod kernel_text;
 mod nets;

@@ -1,5 +1,4 @@
-//! Networks for tests; the checked model of one, and a step with a batch in it: what property tests on random networks
-//! share.
+//! Networks for tests, with their checked models and steps with a batch: shared by property tests on random networks.
 
 use std::sync::Arc;
 use stepgraph::compile::{Options, compile};
@@ -8,7 +7,8 @@ use stepgraph::exec::cpu::Pool;
 use stepgraph::model::{Model, ParamId, Preset, Rng, Targets, check, init_values};
 use stepgraph::tensor::DType;
 
-/// A network with what the bundled presets leave out: odd sizes, strides, groups, dilation, momentum, label smoothing.
+/// A network with what the bundled presets do not contain: odd sizes, strides, groups, dilation, momentum, label
+/// smoothing.
 pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
     {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "gelu"},
     {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
@@ -25,8 +25,8 @@ pub const ODD: &str = r#"{"version": 1, "name": "odd", "input": {"shape": [3, 9,
 /// Root mean square normalisation, of the input and in a repeated block.
 pub const RMS: &str = include_str!("../data/golden/mlp-rms.json");
 
-/// Tokens and their positions, branches that are put beside each other and multiplied, a loss on points, and an update
-/// by a schedule with a limit for the gradient and parameters that do not decay, over several batches.
+/// Tokens and their positions, branches that are concatenated and multiplied, a loss on points, and an update with a
+/// schedule, gradient clipping, and parameters without weight decay, over several batches.
 pub const JOINED: &str = r#"{"version": 1, "name": "joined",
     "input": {"type": "tokens", "shape": [6], "vocab": 11, "batch": 5}, "layers": [
     {"type": "embedding", "units": 10}, {"type": "position", "kind": "sinusoidal"}, {"type": "position"},
@@ -38,6 +38,16 @@ pub const JOINED: &str = r#"{"version": 1, "name": "joined",
     {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7}, "train": {"accumulate": 3},
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+
+/// Small layers over many rows, whose gradients are gathered and whose rows are normalised by
+/// products, with learned positions and heads of one tile.
+pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",
+    "input": {"type": "tokens", "shape": [16], "vocab": 11, "batch": 32}, "layers": [
+    {"type": "embedding", "units": 32}, {"type": "position"},
+    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "attention", "heads": 2, "causal": true}]},
+    {"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "dense", "units": 40, "activation": "gelu"},
+        {"type": "dense", "units": 32}]}, {"type": "rms_norm"}, {"type": "dense", "units": 5}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
 /// Networks of the trajectories that have what the bundled presets leave out.
 pub const GOLDEN: [&str; 12] = [
@@ -61,8 +71,7 @@ pub fn model(preset: &Preset) -> Model {
     checked.model.unwrap_or_else(|| panic!("{}: {:?}", preset.name, checked.diagnostics))
 }
 
-/// A compiled step with parameters away from their symmetric starts and one random batch, the same for every target and
-/// precision.
+/// A compiled step with asymmetric parameters and one random batch, the same for every target and precision.
 pub fn prepared(model: &Model, options: &Options, seed: u64) -> (Step, Pool) {
     let threads = options.target.as_cpu().unwrap().threads;
     let compiled = compile(model, options).unwrap_or_else(|e| panic!("{}: {e}", model.name));
@@ -130,7 +139,7 @@ fn write_real(step: &mut Step, id: stepgraph::lower::LValueId, values: &[f32]) {
     }
 }
 
-/// A parameter's gradient in f64, whatever the step computes in.
+/// A parameter's gradient in f64, for any precision of the step.
 pub fn grad(step: &Step, id: ParamId) -> Vec<f64> {
     match step.compiled().plan.program.real {
         DType::F64 => step.grad::<f64>(id).unwrap(),

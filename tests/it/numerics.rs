@@ -1,5 +1,5 @@
-//! Random networks in numbers: fast kernels against plain loops in f64, replay against eager, threads, instruction sets
-//! and runs against each other.
+//! Random networks: fast kernels against plain loops in f64, replay against eager, threads, instruction sets and
+//! repeated runs against each other.
 
 use super::nets::{grad, model, prepared, trained};
 use stepgraph::compile::Options;
@@ -13,13 +13,13 @@ use stepgraph::train::{VerifyOptions, verify};
 
 const SEED: u64 = 3;
 
-/// Instruction sets that this processor has.
+/// Instruction sets that this processor supports.
 fn isas() -> Vec<Isa> {
     let best = host_target(1).as_cpu().unwrap().isa;
     [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().filter(|i| *i <= best).collect()
 }
 
-/// Small networks by the dozen, and a few that threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
+/// Dozens of small networks, and a few whose steps threads share; `STEPGRAPH_NETWORKS=20` draws twenty times as many.
 fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
     presets(small, large).map(|preset| model(&preset))
 }
@@ -27,8 +27,7 @@ fn networks(small: u64, large: u64) -> impl Iterator<Item = Model> {
 /// As [`networks`], as documents.
 fn presets(small: u64, large: u64) -> impl Iterator<Item = Preset> {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
-    // Differences are measured by the length of a tensor, which says little where fields are at the ends of their
-    // ranges.
+    // Differences are relative to the length of a tensor, which is not meaningful if fields have extreme values.
     let of = |size: Size, seeds: std::ops::Range<u64>| seeds.map(move |s| random_preset(s, size.usual()));
     of(Size::SMALL, 0..small * times).chain(of(Size::LARGE, 1_000_000..1_000_000 + large * times))
 }
@@ -42,7 +41,7 @@ fn gradients(model: &Model, options: &Options) -> Vec<Vec<f64>> {
     trained(model).map(|p| grad(&step, p)).collect()
 }
 
-/// For each parameter the largest difference over the larger of its own magnitude and a hundredth of the whole
+/// For each parameter the largest difference, relative to the larger of its own magnitude and a hundredth of the whole
 /// gradient's.
 fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
     let size = |g: &[f64]| g.iter().fold(0.0f64, |m, v| m.max(v.abs()));
@@ -52,15 +51,15 @@ fn errors(found: &[Vec<f64>], exact: &[Vec<f64>]) -> Vec<f64> {
             .iter()
             .zip(e)
             .fold(0.0f64, |m, (a, b)| if (a - b).is_nan() { f64::INFINITY } else { m.max((a - b).abs()) });
-        // A gradient that vanishes by symmetry, such as that of a bias before a normalisation, is pure rounding and is
-        // measured by the whole.
+        // A gradient that is zero by symmetry, such as that of a bias before a normalisation, consists only of rounding
+        // errors and is compared with the size of the whole gradient.
         worst / size(e).max(1e-2 * whole).max(1e-9)
     };
     found.iter().zip(exact).map(one).collect()
 }
 
-/// Whether every element of the gradients is within what its own arithmetic rounds: the judge of networks whose
-/// gradients vanish, or are so sensitive that another order of sums makes a difference.
+/// Whether every element of the gradients is within its rounding bound; used for networks whose gradients vanish, or
+/// are so sensitive that another order of sums makes a difference.
 fn is_within_bounds(preset: &Preset, isa: Isa) -> bool {
     let options =
         VerifyOptions { machine: Some(Target::cpu(isa, 2)), seed: SEED, replays: Some(1), ..Default::default() };
@@ -85,8 +84,8 @@ fn gradients_agree_with_plain_loops_in_f64() {
                 if error < 1e-3 {
                     continue;
                 }
-                // Where plain loops in f32 are as far off, the network itself is that sensitive: a maximum that changes
-                // hands, a variance near zero.
+                // If plain loops in f32 have similar errors, the network itself is that sensitive: a maximum at another
+                // position, a variance near zero.
                 let plain = plain.get_or_insert_with(|| {
                     let options = Options { policy: Policy::Reference, ..Options::train(Target::cpu(isa, 1)) };
                     errors(&gradients(&model, &options), &exact)
@@ -110,7 +109,7 @@ fn gradients_agree_with_plain_loops_in_f64() {
     assert!(at(0.99) < 1e-3, "the 99th percentile is {:.1e}", at(0.99));
 }
 
-/// Everything that survives a step, after five.
+/// Everything that survives a step, after five steps.
 fn after_five(model: &Model, target: Target, executor: Executor) -> (Step, Vec<u8>) {
     let (mut step, mut pool) = prepared(model, &Options::train(target), SEED);
     for _ in 0..5 {
@@ -133,7 +132,7 @@ fn assert_same(model: &Model, what: &str, step: &Step, a: &[u8], b: &[u8]) {
     panic!("{}: {what} differ in {}", model.name, differ.collect::<Vec<_>>().join(", "));
 }
 
-/// Five steps run one way and replayed leave the same bits in these networks.
+/// Five steps give the same bits eagerly and replayed for these networks.
 fn assert_as_replayed(networks: impl Iterator<Item = Model>, executor: Executor, what: &str) {
     for model in networks {
         let (step, first) = after_five(&model, host_target(2), executor);
@@ -143,7 +142,7 @@ fn assert_as_replayed(networks: impl Iterator<Item = Model>, executor: Executor,
 }
 
 #[test]
-fn replay_is_eager_bit_for_bit() {
+fn replay_equals_eager_bit_for_bit() {
     assert_as_replayed(networks(120, 8), Executor::Eager, "eager and replay");
 }
 
@@ -181,16 +180,16 @@ fn instruction_sets_agree() {
             all.extend(errors(other, &gradients[0]));
         }
     }
-    // The kernels add in another order, so a network that is sensitive to rounding may differ by more; that each is as
-    // right as plain loops are is what the comparison with f64 shows.
+    // The kernels add in another order, so that a network that is sensitive to rounding may differ by more; the
+    // comparison with f64 shows that each is as accurate as plain loops.
     all.sort_by(f64::total_cmp);
     let late = all[(all.len() - 1) * 99 / 100];
     assert!(late < 1e-3, "gradients of two instruction sets differ by {late:.1e}");
     println!("{equal} of {count} states after five steps are bit-equal across instruction sets");
 }
 
-/// One batch in, outputs and gradients of a preset's text; used by the cases below, each of which was once easy to get
-/// wrong.
+/// One batch, outputs and gradients of a preset's text; used by the cases below, each of which covers an earlier
+/// mistake.
 fn case(layers: &str, shape: &str, loss: &str) {
     let text = format!(
         r#"{{"version": 1, "name": "case", "input": {{"shape": {shape}, "batch": 5}}, "layers": {layers},
@@ -210,7 +209,7 @@ fn case(layers: &str, shape: &str, loss: &str) {
     assert_same(&model, layers, &step, &eager, &after_five(&model, host_target(2), Executor::Replay).1);
 }
 
-/// Strides, dilation, groups and odd sizes that leave a rest.
+/// Strides, dilation, groups and odd sizes with a remainder.
 #[test]
 fn corner_cases_of_convolutions() {
     case(
@@ -229,7 +228,7 @@ fn corner_cases_of_convolutions() {
     case(r#"[{"type": "conv2d", "filters": 2, "kernel": 1, "stride": 2, "padding": 1}]"#, "[2, 3, 3]", "mse");
 }
 
-/// Overlap, padding, windows that leave a rest.
+/// Overlap, padding, windows with a remainder.
 #[test]
 fn corner_cases_of_pools() {
     case(
@@ -278,7 +277,7 @@ fn corner_cases_of_axes_and_orders() {
         "[5]",
         "mse",
     );
-    // A flattened image in both orders: the weight after it is permuted, a normalisation after it cannot be.
+    // A flattened image in both orders: the weight after it is permuted, but a normalisation after it cannot be.
     let behind = [
         r#"{"type": "batch_norm"}"#,
         r#"{"type": "layer_norm"}, {"type": "dropout", "rate": 0.3}"#,
@@ -327,7 +326,7 @@ fn corner_cases_of_blocks() {
         "[5]",
         "mse",
     );
-    // A repeated product that meets its input in two orders.
+    // A repeated product whose input has two orders.
     case(
         r#"[{"type": "repeat", "times": 2, "layers": [{"type": "conv2d", "filters": 2, "kernel": 1},
             {"type": "dense", "units": 4}]}]"#,
@@ -338,7 +337,7 @@ fn corner_cases_of_blocks() {
 
 #[test]
 fn corner_cases_of_dropout_and_small_networks() {
-    // Dropout alone at the ends, and of nothing.
+    // Only dropout at the ends, and with rate 0.
     case(
         r#"[{"type": "dropout", "rate": 0.5}, {"type": "dense", "units": 4}, {"type": "dropout", "rate": 0.0}]"#,
         "[9]",
@@ -350,7 +349,7 @@ fn corner_cases_of_dropout_and_small_networks() {
         "[2, 6, 7]",
         "mse",
     );
-    // One of everything.
+    // One layer of every kind.
     case(r#"[{"type": "dense", "units": 1}]"#, "[1]", "mse");
     case(
         r#"[{"type": "dense", "units": 1, "bias": false}, {"type": "batch_norm"},

@@ -1,5 +1,5 @@
-//! Networks whose layers choose: a step for each path over one store follows PyTorch's trajectories, and what a path
-//! leaves out stays as it is, bit for bit.
+//! Networks whose layers choose: the steps of all paths over one store follow PyTorch's trajectories, and parameters
+//! that a path leaves out do not change, bit for bit.
 
 use std::collections::HashMap;
 use std::path::{Path as File, PathBuf};
@@ -36,7 +36,7 @@ impl Steps {
         let all: Vec<(Path, Arc<Compiled>)> =
             foreseen.paths.into_iter().map(|path| (path.clone(), compiled(&path))).collect();
         let others: Vec<Arc<Compiled>> = all.iter().map(|(_, compiled)| Arc::clone(compiled)).collect();
-        // The first step takes the store for all of them.
+        // The first step allocates the store for all of them.
         let mut first = Step::with_room(Arc::clone(&others[0]), &others, threads).unwrap();
         for index in 0..model.params.len() {
             first.set_param(ParamId(index as u32), &init(index)).unwrap();
@@ -67,7 +67,7 @@ impl Steps {
         step.stored::<f32>(loss).unwrap()[0]
     }
 
-    /// The values of a parameter, with what the optimizer keeps for it.
+    /// The values of a parameter, with its optimizer state.
     fn state(&self, index: usize) -> Vec<Vec<u32>> {
         let step = self.by_path.values().next().unwrap();
         let name = &self.model.params[index].name;
@@ -119,7 +119,7 @@ fn a_step_for_each_path_over_one_store_follows_pytorch() {
     }
 }
 
-/// A convolutional network with every layer that chooses, nested, and a flattened image behind a branch.
+/// A convolutional network with every layer that chooses, nested, and a flattened image after a branch.
 fn nested(optimizer: &str) -> Model {
     let text = format!(
         r#"{{"name": "n", "input": {{"shape": [2, 6, 6], "batch": 4}}, "layers": [
@@ -157,7 +157,7 @@ fn batch(model: &Model, step: u64) -> (Vec<f32>, Vec<i32>) {
 }
 
 #[test]
-fn what_a_path_leaves_out_stays_as_it_is_and_replay_equals_eager() {
+fn parameters_that_a_path_leaves_out_do_not_change_and_replay_equals_eager() {
     for optimizer in OPTIMIZERS {
         let model = nested(optimizer);
         let make = |threads| Steps::new(&model, threads, |index| init_values(&model.params[index], index, 3));
@@ -209,7 +209,7 @@ fn each_group_has_its_own_count_of_updates() {
 }
 
 #[test]
-fn stochastic_depth_divides_what_it_keeps_in_training_alone() {
+fn stochastic_depth_scales_kept_outputs_only_in_training() {
     let text = r#"{"name": "n", "input": {"shape": [3], "batch": 2}, "layers": [
         {"type": "residual", "keep": 0.25, "layers": [{"type": "dense", "units": 3}]}],
         "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
@@ -245,7 +245,7 @@ fn every_path_of_random_networks_compiles_for_cpu_and_gpu_over_one_store() {
                 assert_eq!(referee::check(&compiled.plan), Ok(()), "{} {path}", preset.name);
                 plans.push(compiled.plan);
             }
-            // The store of the first step has room for those of all paths, also of such that are not foreseen.
+            // The store of the first step is large enough for those of all paths, including unexpected ones.
             let layout = StoreLayout::of(&plans.iter().take(1).collect::<Vec<_>>());
             for plan in plans.iter().filter(|_| target.as_cpu().is_some()) {
                 layout.homes(plan).unwrap_or_else(|e| panic!("{}: {e}", preset.name));
@@ -268,8 +268,8 @@ fn many_paths() -> Preset {
     read_preset(&text).unwrap()
 }
 
-/// Recordings are made on another thread while steps run, and steps whose recording is not there run op by op: neither
-/// changes a bit.
+/// Recordings are made on another thread while steps run, and steps without a recording run op by op: neither changes a
+/// bit.
 fn recordings_beside_a_run_on(machine: &Target) {
     let [replayed, eager] = [Executor::Replay, Executor::Eager].map(|executor| {
         let machine = Some(machine.clone());
@@ -290,7 +290,7 @@ fn recordings_beside_a_run_on(machine: &Target) {
 }
 
 #[test]
-fn recordings_are_made_beside_a_run_with_the_same_bits() {
+fn recordings_made_during_a_run_do_not_change_its_bits() {
     recordings_beside_a_run_on(&host_target(1));
     match gpu(0) {
         Ok(gpu) => recordings_beside_a_run_on(&gpu.target()),

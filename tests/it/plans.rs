@@ -1,5 +1,5 @@
-//! Properties of plans on random networks: every stage accepts them, the arena is as low as can be, spoiled plans are
-//! refused, artefacts and presets survive being written, and no document, however broken, does more than produce
+//! Properties of plans on random networks: every stage accepts them, the arena is as small as possible, damaged plans
+//! are refused, artefacts and presets can be written and read back, and every document, however broken, only causes
 //! diagnostics.
 
 use super::nets::model;
@@ -27,7 +27,7 @@ fn compiled(preset: &Preset, options: &Options) -> Compiled {
     compile(&model(preset), options).unwrap_or_else(|e| panic!("{}: {e}\n{}", preset.name, write_preset(preset)))
 }
 
-/// Where the arena's planners put each buffer that shares memory.
+/// The offset of each buffer that shares memory.
 fn placement(plan: &BindingPlan) -> (Problem, Vec<BufferId>, Placement) {
     let (problem, ids) = plan.problem().unwrap();
     let offsets = ids.iter().map(|id| plan.buffer(*id).offset - plan.persistent_bytes).collect();
@@ -67,14 +67,14 @@ fn every_network_compiles_in_every_mode_and_both_referees_agree() {
     assert!(*worst <= 1.01, "{name} takes {worst:.4} of the lower bound");
 }
 
-/// A third of the networks with their plans, each with random numbers of its own.
+/// A third of the networks with their plans, each with separate random numbers.
 fn plans_with_numbers(stream: u64) -> impl Iterator<Item = (Compiled, Rng)> {
     let options = Options::train(target());
     let numbered = (0..).zip(presets(NETWORKS / 3));
     numbered.map(move |(seed, preset)| (compiled(&preset, &options), Rng::new(seed, stream)))
 }
 
-/// Moves a buffer with everything in it.
+/// Moves a buffer together with its contents.
 fn moved(plan: &BindingPlan, id: BufferId, offset: u64) -> BindingPlan {
     let mut plan = plan.clone();
     let old = plan.buffers[id.0 as usize].offset;
@@ -105,7 +105,7 @@ fn a_buffer_in_the_wrong_place_is_refused() {
             let dataflow = referee::check(&spoiled);
             by_dataflow += usize::from(dataflow.is_err());
             assert!(by_arena, "{}: {} on {} passes the arena's referee", compiled.model.name, x.name, y.name);
-            // What is written, read later, and overwritten in between is lost: the addresses alone must show it.
+            // A value that is written, overwritten and then read is lost: this must be found from the addresses alone.
             let reads = |r: &[usize], from: usize, to: usize| r.iter().any(|&op| from < op && op >= to);
             let overlaps = x
                 .writers
@@ -128,7 +128,7 @@ fn a_buffer_in_the_wrong_place_is_refused() {
     assert!(tried > 300 && by_dataflow * 2 > tried);
 }
 
-/// Whether a buffer is written once and read much later, so that its live range can be cut short.
+/// Whether a buffer is written once and read much later, so that its live range can be shortened.
 fn lives_long(b: &Buffer) -> bool {
     b.live[1] - b.live[0] >= 4
         && b.parts.is_empty()
@@ -161,8 +161,8 @@ fn a_live_range_cut_short_is_refused() {
         items[cut].upper = items[cut].lower + 1;
         let wrong = Problem::new(items).unwrap();
         let report = arena::plan_best(&wrong, Budget::default());
-        // The arena's referee believes the live ranges it is given; with the true ones it sees the overlap, and so does
-        // the walk through the step.
+        // The arena's referee trusts the live ranges; with the true ones it finds the overlap, and so does the plan's
+        // referee.
         assert_eq!(arena::referee::check(&wrong, &report.placement), Ok(()));
         tried += 1;
         let mut spoiled = plan.clone();
@@ -202,7 +202,7 @@ fn round_trip<T: Serialize + DeserializeOwned + PartialEq>(what: &str, name: &st
 }
 
 #[test]
-fn every_artefact_prints_and_survives_being_written() {
+fn every_artefact_can_be_printed_written_and_read() {
     for preset in presets(NETWORKS / 3) {
         for options in [Options::train(target()), Options::eval(target())] {
             let c = compiled(&preset, &options);
@@ -226,7 +226,7 @@ fn every_artefact_prints_and_survives_being_written() {
 }
 
 #[test]
-fn a_preset_survives_being_written() {
+fn a_preset_is_unchanged_after_writing_and_reading() {
     for preset in presets(NETWORKS) {
         let text = write_preset(&preset);
         let back = read_preset(&text).unwrap_or_else(|e| panic!("{e:?}\n{text}"));
@@ -239,7 +239,7 @@ fn a_preset_survives_being_written() {
     }
 }
 
-/// A place in a document: the JSON pointer's keys, and the path as diagnostics write it.
+/// A path in a document: the JSON pointer's keys, and the path in diagnostics.
 #[derive(Clone, Debug)]
 struct Place {
     keys: Vec<String>,
@@ -275,7 +275,7 @@ fn at<'v>(value: &'v mut Value, keys: &[String]) -> &'v mut Value {
     })
 }
 
-/// Whether a diagnostic's path names the place, or what holds it.
+/// Whether a diagnostic's path is that path, or contains it.
 fn names(path: &str, place: &str) -> bool {
     path == place || (!path.is_empty() && place.strip_prefix(path).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
@@ -294,7 +294,7 @@ fn document(seed: u64) -> Value {
 }
 
 #[test]
-fn a_wrong_type_anywhere_is_named_where_it_is() {
+fn a_wrong_type_is_reported_at_its_path() {
     let (mut mutations, mut missed) = (0, Vec::new());
     for seed in 0..120 {
         let good = document(seed);
@@ -322,9 +322,9 @@ fn a_wrong_type_anywhere_is_named_where_it_is() {
 }
 
 #[test]
-fn a_lost_or_unknown_field_is_named() {
+fn a_missing_or_unknown_field_is_reported() {
     let (mut lost, mut unknown) = (0, 0);
-    // What a preset may leave out: everything with a default.
+    // Fields that a preset may leave out: all that have a default.
     const REQUIRED: &str = "name input layers loss optimizer shape batch type units filters kernel size function lr";
     for seed in 0..120 {
         let good = document(seed);
@@ -332,7 +332,7 @@ fn a_lost_or_unknown_field_is_named() {
         places(&good, &Place { keys: Vec::new(), path: String::new() }, &mut all);
         for place in &all {
             let (last, parent) = place.keys.split_last().unwrap();
-            // Inputs have names of one's own, and a document without them gives one without a name.
+            // Inputs have arbitrary names, and a document without them has an unnamed input.
             if place.keys[0] == "inputs" {
                 continue;
             }
@@ -340,7 +340,7 @@ fn a_lost_or_unknown_field_is_named() {
             let Value::Object(map) = at(&mut bad, parent) else { continue };
             map.remove(last);
             let has_default = last == "lr" && good["optimizer"]["type"] == "lion";
-            // A branch without an input takes what its block takes.
+            // A branch without an input takes its block's input.
             let is_branch = last == "input" && !parent.is_empty();
             let is_listed = REQUIRED.split(' ').any(|field| field == last) && !is_branch
                 || matches!(last.as_str(), "times" | "rate" | "path");
@@ -349,7 +349,7 @@ fn a_lost_or_unknown_field_is_named() {
                 Ok(_) => assert!(!required, "{} may not be missing", place.path),
                 Err(found) => {
                     lost += 1;
-                    // An input of no type takes no vocabulary, and without `inputs` there is one.
+                    // An input without a type has no vocabulary, and without `inputs` there is one input.
                     let named = match place.path.as_str() {
                         "input.type" => "input.vocab",
                         "inputs" => "input.shape",
@@ -372,7 +372,7 @@ fn a_lost_or_unknown_field_is_named() {
 }
 
 #[test]
-fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
+fn extreme_values_never_panic_and_every_diagnostic_has_a_path() {
     let wild = [
         json!(0),
         json!(-1),
@@ -409,7 +409,7 @@ fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
             Ok(preset) => {
                 let checked = check(&preset);
                 assert_eq!(checked.model.is_none(), !checked.diagnostics.is_empty(), "{value}");
-                // What is checked can be compiled, unless it is larger than any machine.
+                // A checked model can be compiled, unless it is larger than any machine.
                 if let Some(model) = checked.model
                     && model.batch * model.layers.iter().map(|l| l.output.len()).max().unwrap_or(0) < 1 << 26
                 {
@@ -445,7 +445,7 @@ fn wild_values_never_panic_and_every_diagnostic_has_a_place() {
 }
 
 #[test]
-fn a_mistake_of_meaning_is_named() {
+fn an_invalid_value_is_reported_at_its_path() {
     let base = r#"{"version": 1, "name": "t", "input": {"shape": [2, 8, 8], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3}, {"type": "batch_norm"},
         {"type": "residual", "layers": [{"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same"}]},
@@ -485,7 +485,7 @@ fn a_mistake_of_meaning_is_named() {
             Err(found) => found,
         };
         if expected.is_empty() {
-            // A larger image after the first layer changes shapes, and only those.
+            // A larger image after the first layer changes only shapes.
             assert!(found.iter().all(|d| d.path.starts_with("layers")), "{found:?}");
         } else {
             assert!(

@@ -1,4 +1,4 @@
-//! The proofs of `verify` on networks that are right: none may fail.
+//! The checks of `verify` on correct networks: none may fail.
 
 use stepgraph::compile::{Options, compile};
 use stepgraph::ir::Share;
@@ -7,7 +7,7 @@ use stepgraph::model::{Preset, read_preset};
 use stepgraph::ops::OpKind;
 use stepgraph::train::{Proof, RandomRun, VerifyOptions, verify, verify_some};
 
-/// What fails of a preset, a line each.
+/// The failed checks of a preset, one on each line.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {
     let options = VerifyOptions { replays: Some(20), threads: 2, seed, ..VerifyOptions::default() };
     let report = match verify(preset, &options, |_| {}) {
@@ -19,7 +19,7 @@ fn failures(preset: &Preset, seed: u64) -> Vec<String> {
 }
 
 #[test]
-fn right_networks_pass_every_proof() {
+fn correct_networks_pass_every_check() {
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1u64);
     let options = VerifyOptions { threads: 2, ..VerifyOptions::default() };
     let run = RandomRun { count: 60 * times, first: 0, seconds: 60.0, options };
@@ -27,9 +27,9 @@ fn right_networks_pass_every_proof() {
     assert!(failed.is_empty(), "{} failures:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// What every user writes: the gradient of a bias before a normalisation is zero but for rounding.
+/// A common network: the gradient of a bias before a normalisation is zero except for rounding.
 #[test]
-fn a_bias_before_a_normalisation_is_no_failure() {
+fn a_bias_before_a_normalisation_passes() {
     let layers = [
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "activation", "function": "relu"}"#,
         r#"{"type": "dense", "units": 12}, {"type": "batch_norm"}, {"type": "batch_norm"}"#,
@@ -47,7 +47,7 @@ fn a_bias_before_a_normalisation_is_no_failure() {
     }
 }
 
-/// Normalisations of normalisations: what is known of a normalised value keeps its bound from growing without limit.
+/// Normalisations of normalisations: the known range of a normalised value keeps its bound from growing without limit.
 #[test]
 fn bounds_of_many_normalisations_have_a_limit() {
     let norm = r#"{"type": "batch_norm"}"#;
@@ -69,15 +69,16 @@ fn bounds_of_many_normalisations_have_a_limit() {
         let report = verify_some(&read_preset(&text).unwrap(), &options, &[Proof::Gradients], &cancel, |_| {}).unwrap();
         for check in report.checks {
             assert!(check.passed != Some(false), "{text}: {check:?}");
-            let is_bounded = !check.figures.contains("by their length") && !check.figures.contains("without a bound");
+            let is_bounded = !check.figures.contains("by their norm") && !check.figures.contains("without a bound");
             assert!(is_bounded, "{text}: {}", check.figures);
         }
     }
 }
 
-/// Of four values three are zero: the mean is exact, and what kernels add to it is the rounding of the deviations.
+/// Three of four values are zero: the mean is exact, and the correction that kernels add to it is the rounding of the
+/// deviations.
 #[test]
-fn a_mean_of_almost_nothing_but_zeros_is_no_failure() {
+fn a_mean_of_almost_only_zeros_passes() {
     for (seed, norm) in ["batch_norm", "layer_norm"].into_iter().cycle().take(12).enumerate() {
         let text = format!(
             r#"{{"version": 1, "name": "zeros-{seed}", "input": {{"shape": [4], "batch": 4}},
@@ -116,7 +117,7 @@ fn large_vocabulary() -> Preset {
 }
 
 #[test]
-fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
+fn a_large_vocabulary_passes_every_check_and_never_has_all_scores_in_memory() {
     let preset = large_vocabulary();
     let model = stepgraph::model::check(&preset).model.unwrap();
     let target = stepgraph::exec::cpu::host_target(2);
@@ -131,8 +132,8 @@ fn a_large_vocabulary_passes_every_proof_and_never_has_all_its_scores() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// Plans of classifiers in chunks: behind an activation, with a weight of its own, without an input that needs a
-/// gradient, and of batches of which several make a step. Compiling runs every referee.
+/// Plans of classifiers in chunks: after an activation, with an untied weight, with an input that needs no gradient,
+/// and with several batches in a step. Compiling runs every referee.
 #[test]
 fn classifiers_in_chunks_are_planned_in_every_form() {
     let classifiers = |text: &str, share: Share| {
@@ -172,10 +173,10 @@ fn classifiers_in_chunks_are_planned_in_every_form() {
     }
 }
 
-/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and in batches of which
-/// several make a step.
+/// The weight of an embedding that other layers use too: once, twice, in a repeated block, and with several batches in
+/// a step.
 #[test]
-fn a_weight_that_layers_share_passes_every_proof() {
+fn a_weight_that_layers_share_passes_every_check() {
     let tied = |bias: bool| format!(r#"{{"type": "dense", "units": 7, "tied": "layers.0", "bias": {bias}}}"#);
     let back = r#"{"type": "dense", "units": 5, "activation": "tanh"}"#;
     let cases = [

@@ -1,8 +1,8 @@
-//! What the passes make of programs: the final plans of many networks, held by a digest each, and the passes that ran,
-//! as text.
+//! The results of the passes: the final plans of many networks, each compared by a digest, and the passes that ran, as
+//! text.
 //!
-//! The targets are fixed, so every machine finds the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed
-//! before keeping it.
+//! The targets are fixed, so that the result is the same on every machine. `UPDATE_GOLDENS=1` rewrites the files; read
+//! what changed before you keep it.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ fn listing(c: &Compiled) -> String {
     let (plan, mut out) = (&c.plan, String::new());
     for (op, choice) in plan.program.ops.iter().zip(&c.selection.choices) {
         let layer = op.layer.map_or_else(|| "-".to_owned(), |l| c.model.layer(l).label());
-        // What is read and written is listed once, where it is read.
+        // A value that is read and written is listed once, where it is read.
         let is_listed =
             |dir, slot: &str| dir == Dir::In || !op.kind.slots().iter().any(|s| s.name == slot && s.dir == Dir::InOut);
         let arguments = |dir| {
@@ -84,12 +84,12 @@ fn is_cpu_only(preset: &Preset, precision: Precision) -> bool {
     CpuOnly::of(&check(&Preset { precision, ..preset.clone() }).model.unwrap()).is_some()
 }
 
-/// FNV-1a of 64 bits: enough to see a change, and short to write anywhere.
+/// FNV-1a of 64 bits: enough to detect a change, and short.
 fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Compares with a kept file, or writes it where that is asked for.
+/// Compares with a stored file, or writes it on request.
 fn compare(file: &str, found: &str) {
     let path = root().join("tests/data/rewrite").join(file);
     if std::env::var_os("UPDATE_GOLDENS").is_some() {
@@ -105,11 +105,11 @@ fn compare(file: &str, found: &str) {
     }
     let count = mistakes.len();
     mistakes.truncate(20);
-    assert!(count == 0, "{file}: {count} lines differ; UPDATE_GOLDENS=1 writes it anew\n{}", mistakes.join("\n"));
+    assert!(count == 0, "{file}: {count} lines differ; UPDATE_GOLDENS=1 rewrites it\n{}", mistakes.join("\n"));
 }
 
 #[test]
-fn every_plan_is_what_it_was_before_the_passes_were_parted() {
+fn every_plan_equals_its_stored_digest() {
     let (mut out, cpu) = (String::new(), || Target::cpu(Isa::Avx2, 2));
     for (name, preset) in presets() {
         let cases = [
@@ -136,7 +136,7 @@ fn every_plan_is_what_it_was_before_the_passes_were_parted() {
 }
 
 #[test]
-fn the_passes_of_some_networks_change_what_they_did() {
+fn the_changes_by_the_passes_equal_the_stored_ones() {
     let targets = [
         ("CPU", Precision::F32, Target::cpu(Isa::Avx2, 2)),
         ("H200", Precision::F32, Target::h200()),
@@ -150,7 +150,7 @@ fn the_passes_of_some_networks_change_what_they_did() {
             let c = compiled(preset, *precision, &Options::train(target.clone()));
             let _ = writeln!(out, "== {name}, {device}, {}", precision.name());
             c.passes.iter().for_each(|run| out += &format!("{run}\n"));
-            // The list belongs to the program that kernels were chosen for, and can be made again.
+            // The list belongs to the program that kernels were chosen for, and can be computed again.
             let (last, stages) = (c.passes.last().unwrap(), c.stages().unwrap());
             assert_eq!(last.after, c.selection.program.ops.len(), "{name}");
             assert_eq!(stages.last().unwrap().program.values, c.selection.program.values, "{name}");
@@ -160,7 +160,7 @@ fn the_passes_of_some_networks_change_what_they_did() {
 }
 
 #[test]
-fn what_an_optimizer_remembers_of_each_parameter_is_found_in_every_plan() {
+fn the_optimizer_state_of_every_parameter_is_found_in_every_plan() {
     let mut found = 0;
     for (name, preset) in presets() {
         for (precision, target) in [
@@ -187,7 +187,7 @@ fn what_an_optimizer_remembers_of_each_parameter_is_found_in_every_plan() {
 }
 
 #[test]
-fn every_pass_keeps_every_rule_on_random_networks() {
+fn every_pass_satisfies_every_rule_on_random_networks() {
     for seed in 0..60 {
         let preset = random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL });
         let model = check(&preset).model.unwrap();

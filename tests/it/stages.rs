@@ -1,7 +1,7 @@
-//! The text of every stage for every network that is kept here, so that a change of any stage is seen where it is made.
+//! The text of every stage for every stored network, so that a change of any stage is visible where it is made.
 //!
-//! The target is fixed, so every machine prints the same. `UPDATE_GOLDENS=1` writes the files anew; read what changed
-//! before keeping it.
+//! The target is fixed, so that the text is the same on every machine. `UPDATE_GOLDENS=1` rewrites the files; read what
+//! changed before you keep it.
 
 use std::path::{Path, PathBuf};
 use stepgraph::compile::{Compiled, Options, compile};
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Every bundled preset and every golden's, by name; the one of 200 layers is left out for its length.
+/// Every bundled preset and every golden network, by name; except the preset of 200 layers, whose text is too long.
 fn presets() -> Vec<PathBuf> {
     let json = |folder: &str| {
         let entries = std::fs::read_dir(root().join(folder)).unwrap().map(|e| e.unwrap().path());
@@ -25,11 +25,11 @@ fn presets() -> Vec<PathBuf> {
     let mut all = [json("presets"), json("tests/data/golden")].concat();
     all.retain(|p| !p.ends_with("stress-200.json"));
     all.sort();
-    assert!(all.len() > 20, "the presets are there");
+    assert!(all.len() > 20, "the presets exist");
     all
 }
 
-/// A kernel for each operation, with its estimate and what it stands for.
+/// A kernel for each operation, with its estimate and the operations that it computes.
 fn selected(c: &Compiled) -> String {
     let ops = c.selection.program.ops.iter().zip(&c.selection.choices).enumerate();
     let line = |(i, (op, choice)): (usize, (&stepgraph::lower::Op, &stepgraph::select::Choice))| {
@@ -42,7 +42,7 @@ fn selected(c: &Compiled) -> String {
     format!("target: {}\n{}", c.selection.target.name, ops.map(line).collect::<String>())
 }
 
-/// A line a buffer and a part, and the sizes of the whole.
+/// One line for each buffer and each part, and the sizes of the whole.
 fn bindings(c: &Compiled) -> String {
     let plan = &c.plan;
     let mut out = format!(
@@ -132,5 +132,5 @@ fn every_stage_of_every_preset_prints_as_before() {
     mistakes.extend(kept.iter().map(|f| format!("{f} belongs to no preset; delete it")));
     let count = mistakes.len();
     mistakes.truncate(10);
-    assert!(count == 0, "{count} files differ; UPDATE_GOLDENS=1 writes them anew\n{}", mistakes.join("\n"));
+    assert!(count == 0, "{count} files differ; UPDATE_GOLDENS=1 rewrites them\n{}", mistakes.join("\n"));
 }

@@ -1,4 +1,5 @@
-//! The style of the code, held by tests. A module holds rules of one kind, and shows on made-up text that they fail.
+//! The style of the code, checked by tests. Each module has the rules of one kind, and shows with example texts that
+//! they can fail.
 
 mod circles;
 mod functions;

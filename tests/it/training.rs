@@ -1,5 +1,4 @@
-//! Training as a whole: checkpoints, settings that change while it runs, guards, evaluation, and proofs
-//! that can fail.
+//! Training as a whole: checkpoints, settings that change during a run, guards, evaluation, and checks that can fail.
 
 mod varied;
 mod worker;
@@ -34,7 +33,7 @@ const DROPOUT: &str = r#"{"version": 1, "name": "dropout", "input": {"shape": [6
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.002},
     "data": {"type": "digits"}, "train": {"steps": 400, "seed": 2}}"#;
 
-/// Trains with a learning rate at which no network can stay finite.
+/// Trains with a learning rate at which no network stays finite.
 const BLOW_UP: &str = r#"{"version": 1, "name": "blow-up", "input": {"shape": [64], "batch": 32},
     "layers": [{"type": "dense", "units": 32, "activation": "leaky_relu"},
     {"type": "dense", "units": 32, "activation": "leaky_relu"}, {"type": "dense", "units": 10}],
@@ -57,7 +56,7 @@ fn steps(session: &mut Session, count: usize) -> Vec<StepReport> {
     (0..count).map(|_| session.step().unwrap().expect("the run is not over")).collect()
 }
 
-/// Loss and update of each step as bits: what must not differ between two runs. Times do.
+/// Loss and update of each step as bits, which must be the same in two runs; times may differ.
 fn bits(reports: &[StepReport]) -> Vec<(u64, u32, u32, u32)> {
     reports.iter().map(|r| (r.step, r.loss.to_bits(), r.update_max.to_bits(), r.grad_norm.to_bits())).collect()
 }
@@ -71,12 +70,12 @@ fn snapshot(session: &mut Session) -> Vec<u8> {
 }
 
 #[test]
-fn a_resumed_run_never_stopped() {
+fn a_resumed_run_equals_one_that_never_stopped() {
     let folder = tempfile::tempdir().unwrap();
     for text in [MLP_ADAM, CNN_MOMENTUM, DROPOUT] {
         let path = folder.path().join("run.ckpt");
         let mut whole = session(text);
-        // 100 steps of 16 to 32 samples go past the end of an epoch, before and after the stop.
+        // 100 steps of 16 to 32 samples go past the end of an epoch, before and after the pause.
         steps(&mut whole, 100);
         whole.set_lr(0.0005).unwrap();
         whole.save_checkpoint(&path, &preset(text)).unwrap();
@@ -91,7 +90,7 @@ fn a_resumed_run_never_stopped() {
     }
 }
 
-/// A run that made steps after its good checkpoint, and a place for bad ones.
+/// A run that made steps after its good checkpoint, and a path for bad ones.
 struct Checkpointed {
     folder: TempDir,
     run: Session,
@@ -115,7 +114,7 @@ impl Checkpointed {
         self.folder.path().join("bad.ckpt")
     }
 
-    /// The bad checkpoint is refused with these words, and the run is as before.
+    /// The bad checkpoint is refused with these words, and the run is unchanged.
     fn refuses(&mut self, what: &str, wanted: &str) {
         let (path, run) = (self.bad(), &mut self.run);
         let (before, done, lr) = (snapshot(run), run.done(), run.lr().unwrap());
@@ -125,7 +124,7 @@ impl Checkpointed {
         assert!(snapshot(run) == before && (run.done(), run.lr().unwrap()) == (done, lr), "{what} changed the run");
     }
 
-    /// The good file still loads, and the run continues.
+    /// The good file can still be loaded, and the run continues.
     fn continues(mut self) {
         let good = self.good();
         self.run.load_checkpoint(&good).unwrap();
@@ -146,7 +145,7 @@ fn a_damaged_checkpoint_is_refused_and_changes_nothing() {
     tried.refuses("another file", "is not a safetensors file");
     std::fs::remove_file(&path).unwrap();
     tried.refuses("a missing file", "cannot be read");
-    // One flipped bit inside the tensors: the lengths are right, so only a sum over the content can tell.
+    // One flipped bit inside the tensors: the lengths are right, so that only a checksum of the content can detect it.
     for at in [bytes.len() - 3, bytes.len() / 2] {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x10;
@@ -159,7 +158,7 @@ fn a_damaged_checkpoint_is_refused_and_changes_nothing() {
         .save_checkpoint(&path, &preset(CNN_MOMENTUM))
         .unwrap();
     tried.refuses("a checkpoint of a wider network", "layers[4].units is 12 there and 10 here");
-    // After all of this the run continues, and the good file still loads.
+    // After all of this the run continues, and the good file can still be loaded.
     tried.continues();
 }
 
@@ -205,7 +204,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
     first.save_checkpoint(&path, &preset(MLP_ADAM)).unwrap();
     let expected = bits(&steps(&mut first, 60));
     let mut second = Session::prepare(&SessionSpec { overrides: Overrides::seed(77), ..spec(MLP_ADAM) }).unwrap();
-    // Either the run continues exactly, or it is refused: to continue with other batches without a message would be
+    // Either the run continues exactly, or it is refused: continuing with other batches without a message would be
     // wrong.
     match second.load_checkpoint(&path) {
         Ok(()) => assert_eq!(bits(&steps(&mut second, 60)), expected),
@@ -214,7 +213,7 @@ fn a_checkpoint_of_another_seed_continues_with_its_own_data() {
 }
 
 #[test]
-fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
+fn the_learning_rate_takes_effect_at_the_next_step_without_a_new_recording() {
     let mut run = session(
         r#"{"version": 1, "name": "sgd", "input": {"shape": [64], "batch": 32}, "layers": [{"type": "dense",
             "units": 10}],
@@ -244,12 +243,12 @@ fn the_learning_rate_acts_at_the_next_step_without_recording_anew() {
     assert_eq!(
         (std::sync::Arc::as_ptr(run.compiled()), run.step_mut().0.arena().unwrap().as_ptr()),
         (compiled, base),
-        "nothing was recorded anew"
+        "nothing was recorded again"
     );
 }
 
 #[test]
-fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
+fn dropout_draws_a_new_mask_of_the_right_rate_each_step() {
     let mut run = session(DROPOUT);
     let (mut masks, mut kept, mut total) = (Vec::new(), 0u64, 0u64);
     let name = {
@@ -260,7 +259,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
         run.step().unwrap();
         let (step, _) = run.step_mut();
         let id = step.find(&name).unwrap();
-        // The mask is in shared memory: it is looked at right behind the operation that draws it.
+        // The mask is in shared memory, so it is read immediately after the operation that draws it.
         let ops = step.compiled().plan.program.ops.clone();
         let drawn = ops.iter().position(|o| o.kind.name() == "dropout").unwrap() + 1;
         let state = snapshot(&mut run);
@@ -282,7 +281,7 @@ fn dropout_draws_a_fresh_mask_of_the_right_rate_each_step() {
 }
 
 #[test]
-fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
+fn an_absurd_learning_rate_is_an_error_and_leaves_the_run_unchanged() {
     for executor in [Executor::Replay, Executor::Eager] {
         let mut run = Session::prepare(&SessionSpec { executor, ..spec(BLOW_UP) }).unwrap();
         let mut states = Vec::new();
@@ -305,7 +304,7 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
             assert!(tensor.to_f64().unwrap().iter().all(|v| v.is_finite()), "{name} is finite");
         }
         assert!(snapshot(&mut run) == *states.last().unwrap(), "the run is where it was before the step");
-        // With a sound rate the same run continues from there, or fails at the very same step again; it never continues
+        // With a suitable rate the same run continues from there, or fails at the same step again; it never continues
         // with NaN.
         match run.step() {
             Ok(_) => panic!("the same step cannot succeed the second time"),
@@ -315,7 +314,7 @@ fn an_absurd_learning_rate_fails_loudly_and_leaves_the_run_as_it_was() {
 }
 
 #[test]
-fn evaluation_sees_the_training_and_leaves_no_trace() {
+fn evaluation_uses_the_trained_parameters_and_does_not_change_the_run() {
     let mut run = session(CNN_MOMENTUM);
     let first = run.evaluate().unwrap().unwrap();
     let before = snapshot(&mut run);
@@ -331,7 +330,7 @@ fn evaluation_sees_the_training_and_leaves_no_trace() {
     );
     let seen: u32 = later.confusion.iter().flatten().sum();
     assert_eq!((seen as usize, later.samples), (360, 360), "every held-out sample is counted once");
-    // Dropout is off: two evaluations of one state agree. And training continues as if nobody had looked.
+    // Dropout is off: two evaluations of one state agree. And training continues as if there had been no evaluation.
     let mut looked = session(DROPOUT);
     let mut plain = session(DROPOUT);
     for _ in 0..20 {
@@ -392,20 +391,20 @@ fn a_moved_address_stops_the_run_before_anything_is_run() {
         run.step_mut().0.undo(undo).unwrap();
         assert!(weights(&run) == before && run.done() == 3, "op {op}");
     }
-    // Not even a batch was used up.
+    // No batch was used up.
     assert_eq!(bits(&steps(&mut run, 30)), bits(&steps(&mut untouched, 30)));
     assert!(snapshot(&mut run) == snapshot(&mut untouched));
 }
 
 #[test]
-fn verification_fails_where_it_should() {
-    // At this rate the run is soon no longer finite, which the endurance check must see.
+fn verification_fails_for_a_diverging_run() {
+    // At this rate the run soon stops being finite, which the endurance check must find.
     let wild = preset(BLOW_UP);
     let report =
         verify(&wild, &VerifyOptions { replays: Some(500), threads: 2, ..VerifyOptions::default() }, |_| {}).unwrap();
     let failed: Vec<&str> = report.checks.iter().filter(|c| c.passed == Some(false)).map(|c| c.name.as_str()).collect();
     assert!(!report.passed && failed == ["endurance and determinism"], "{failed:?}");
-    // What the user gave wrong is an error, and not a failed check.
+    // A mistake of the user is an error, and not a failed check.
     let missing = VerifyOptions { batches: Some(PathBuf::from("none.safetensors")), ..VerifyOptions::default() };
     assert!(verify(&preset(MLP_ADAM), &missing, |_| {}).err().unwrap().is_user());
 }

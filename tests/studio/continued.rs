@@ -1,4 +1,4 @@
-//! Kept runs that continue: after a stop, after a restart, after a program that was killed.
+//! Kept runs that continue: after a stop, after a restart, after the program was killed.
 
 use crate::robot::{Memory, Robot, open_runs as open, perform};
 use std::path::Path;
@@ -9,7 +9,7 @@ use stepgraph::studio::commands::{Tab, UiCommand};
 use stepgraph::train::RunState;
 use stepgraph::train::runs::{Quantity, RunEnd, RunStore};
 
-/// Selects the only run there is.
+/// Selects the only run.
 fn select(robot: &mut Robot) -> String {
     robot.until("the run", |app| app.studio.runs.entries.len() == 1);
     let id = robot.app().studio.runs.entries[0].id.clone();
@@ -18,7 +18,7 @@ fn select(robot: &mut Robot) -> String {
     id
 }
 
-/// Trains for a while, stops, and closes the window.
+/// Trains for some time, stops, and closes the window.
 fn train_a_while(folder: &Path) -> u64 {
     let mut robot = open(folder);
     robot.train_beyond(50);
@@ -44,7 +44,7 @@ fn a_stopped_run_continues_in_the_same_curves_after_a_restart() {
     robot.press("Continue the selected run");
     robot.until("more steps", |app| app.studio.training.done() > done + 20);
     assert!(robot.app().studio.notice.as_ref().is_some_and(|n| n.text.contains("continues from step")));
-    // How far each layer moved continues where it was, too.
+    // The changes of each layer continue where they were, too.
     robot.until("changes by layer", |app| {
         app.studio.training.history.layers.steps().last().is_some_and(|s| s[1] > done)
     });
@@ -54,7 +54,7 @@ fn a_stopped_run_continues_in_the_same_curves_after_a_restart() {
     let training = &robot.app().studio.training;
     assert_eq!((training.writer.id(), training.total > done), (Some(id.as_str()), true));
     assert_eq!(&training.history.curves.loss.raw.values()[..done as usize], first.values(Quantity::Loss));
-    // The learning rate is the one that it had, and not the preset's.
+    // The learning rate is that of the run, and not the preset's.
     assert_eq!(Some(&training.lr), first.values(Quantity::Lr).last());
     drop(robot);
     let after = store.entry(&id).unwrap();
@@ -88,12 +88,12 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // The window shows a notice at its start, and does not repeat it to the user who ignores it.
+    // The window shows a notice at its start, and does not repeat it to a user who ignores it.
     let memory: &'static mut Memory = Box::leak(Box::default());
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
     assert!(robot.sees("digits-mlp was interrupted at step"));
-    // Both steps are shown: how far it came, and where it continues.
+    // Both steps are shown: the last one, and the one from which it continues.
     let entry = robot.app().studio.runs.entries[0].clone();
     let from = stepgraph::train::checkpoint_step(&store.checkpoint(&entry.id)).unwrap();
     let exact = stepgraph::studio::view_models::format::exact;
@@ -132,12 +132,12 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
 }
 
 #[test]
-fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
+fn a_run_that_was_deleted_meanwhile_is_no_longer_offered() {
     let folder = tempfile::tempdir().unwrap();
     train_a_while(folder.path());
     let store = RunStore::at(folder.path().join("runs"));
     let id = store.find("last").unwrap().id;
-    // As a killed program leaves it.
+    // The state that a killed program leaves.
     let cut_off = || {
         let record = store.path(&id).join("run.json");
         let text = std::fs::read_to_string(&record).unwrap();
@@ -154,7 +154,7 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     robot.until("the list", |app| app.studio.runs.entries.is_empty());
     assert!(robot.app().studio.training.state.is_none());
     drop(robot);
-    // A list that lacks it takes the offer away before anyone presses it.
+    // A list without it removes the offer before anyone presses it.
     store.restore(&id).unwrap();
     let mut robot = open(folder.path());
     robot.until("the notice", |app| app.studio.notice.is_some());
@@ -168,8 +168,8 @@ fn a_run_that_was_deleted_meanwhile_is_offered_no_more() {
     });
 }
 
-/// A window in which a run was selected and asked to continue while a field of the document is another one than the
-/// run's; how many steps the run had made, and its id.
+/// A window in which a run was selected and requested to continue while a field of the document differs from the run's;
+/// with the number of the run's steps, and its id.
 fn continued_with(folder: &Path, field: &str, text: &str) -> (Robot, u64, String) {
     let done = train_a_while(folder);
     let mut robot = open(folder);
@@ -193,7 +193,7 @@ fn a_run_of_another_network_than_the_open_one_asks_first() {
     }
     robot.until("more steps", |app| app.studio.training.done() > done + 5);
     assert_eq!((robot.value("L0 units"), robot.app().studio.training.writer.id()), ("128".into(), Some(id.as_str())));
-    // Another one does not push it aside.
+    // Another notice does not replace it.
     perform(&mut robot, UiCommand::Runs(RunsCommand::Continue));
     assert_eq!(robot.app().studio.runs.entries.len(), 1);
 }
@@ -254,7 +254,7 @@ fn the_baseline_is_remembered_through_a_restart() {
     robot.until("the baseline", |app| app.studio.runs.baseline.run.is_some());
     assert_eq!(robot.app().studio.runs.baseline.id.as_deref(), Some(id.as_str()));
     drop(robot);
-    // One that is gone by now is forgotten without a word, until it is back.
+    // A run that does not exist any more is forgotten without a message, until it is restored.
     let store = RunStore::at(folder.path().join("runs"));
     store.delete(&id).unwrap();
     let mut robot = Robot::start_with(startup, Some(memory));

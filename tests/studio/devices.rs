@@ -1,4 +1,4 @@
-//! The choice of a device: a plan for a card that is not here, and a run on one that is.
+//! The choice of a device: a plan for a card that does not exist here, and a run on one that does.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -40,7 +40,7 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
 }
 
 #[test]
-fn a_run_on_another_device_than_the_chosen_one_begins_anew() {
+fn a_run_on_another_device_than_the_chosen_one_starts_again() {
     let mut robot = Robot::open(None);
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);

@@ -1,4 +1,4 @@
-//! Building a network, breaking it, and mending it.
+//! Building a network, breaking it, and correcting it.
 
 use crate::robot::Robot;
 use egui::{Key, Modifiers};
@@ -8,7 +8,7 @@ use stepgraph::studio::commands::UiCommand;
 use stepgraph::studio::document::fields::value::{FieldValue, Owner};
 
 #[test]
-fn a_mistake_appears_on_its_card_and_goes_when_it_is_fixed() {
+fn a_mistake_appears_on_its_card_and_disappears_when_it_is_fixed() {
     let mut robot = Robot::open(None);
     assert_eq!(robot.app().studio.problems(), 0);
     robot.set("L1 rate", "1.5");
@@ -38,7 +38,7 @@ fn an_edit_says_what_it_changed_and_is_undone_as_one() {
     robot.set("L0 units", "256");
     let difference = robot.app().studio.last_edit.difference.clone().expect("a difference");
     assert!(difference.starts_with("arena +"), "{difference}");
-    // What is planned while a number is typed is nothing to compare with: the difference of the whole edit is shown.
+    // Plans made while a number is typed are not compared: the difference of the whole edit is shown.
     robot.press("Undo");
     robot.settle();
     let whole = |robot: &Robot| robot.app().studio.last_edit.difference.clone();
@@ -150,7 +150,7 @@ fn undoing_an_added_layer_selects_the_network() {
 }
 
 #[test]
-fn a_window_that_nothing_happens_in_draws_nothing() {
+fn an_idle_window_draws_no_frames() {
     let mut robot = Robot::open(None);
     let rested = (0..64).any(|_| {
         robot.window.step();
@@ -182,7 +182,7 @@ fn the_delete_key_removes_the_selected_layer_and_in_a_field_a_letter() {
 }
 
 #[test]
-fn scores_that_are_unusual_are_reported_on_the_layer_and_train_all_the_same() {
+fn unusual_scores_are_reported_on_the_layer_and_can_be_trained() {
     let mut robot = Robot::open(None);
     assert!(!robot.sees("the data has 10 classes"));
     robot.set("L2 units", "64");

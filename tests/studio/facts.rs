@@ -1,4 +1,5 @@
-//! The window shows facts of the network on screen alone; what belongs to an older one is marked as older, or hidden.
+//! The window shows information only about the network on screen; information about an older one is marked as such, or
+//! hidden.
 
 use crate::robot::{Robot, perform};
 use egui_kittest::kittest::Queryable as _;
@@ -14,7 +15,7 @@ fn holds(app: &StudioApp) -> String {
     app.studio.values_shown().map_or_else(String::new, |s| s.holds.clone())
 }
 
-/// The operation that writes the value of this name.
+/// The operation that writes the value with this name.
 fn writer(robot: &Robot, name: &str) -> usize {
     let plan = &robot.app().studio.plan.as_ref().unwrap().compiled.plan;
     let writes = |op: &stepgraph::lower::Op| op.writes().any(|v| plan.program.value(v).name == name);
@@ -31,7 +32,7 @@ fn values_are_those_that_the_operation_writes() {
         robot.until(name, |app| holds(app).starts_with(name));
         let shown = robot.app().studio.values_shown().unwrap().clone();
         assert!(shown.summary.is_some() && shown.writer == Some(op), "{name}: {shown:?}");
-        // Right before the operation it is not there, whatever its neighbours in the vector are.
+        // Right before the operation it does not exist, even if its neighbours in the vector do.
         perform(&mut robot, UiCommand::Scrub(Some(op - 1)));
         robot.until("what is not written", |app| holds(app).starts_with("Not written yet"));
         assert_eq!(holds(robot.app()), format!("Not written yet: op {op} is the first to write it."), "{name}");
@@ -39,7 +40,7 @@ fn values_are_those_that_the_operation_writes() {
         assert!(robot.sees("Not written yet"));
         perform(&mut robot, UiCommand::Scrub(None));
     }
-    // A part is selected by itself too, and another one is a choice away.
+    // A part can be selected too, and another one can be chosen.
     let op = writer(&robot, "L2:Dense.gW");
     perform(&mut robot, UiCommand::Select(Selection::Op(op)));
     let place = robot.app().studio.place_looked_at().unwrap();
@@ -51,7 +52,7 @@ fn values_are_those_that_the_operation_writes() {
 }
 
 #[test]
-fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
+fn a_network_that_does_not_compile_shows_nothing_of_the_previous_one() {
     let mut robot = Robot::open(Some("digits-cnn"));
     let preset = robot.app().studio.document.preset().clone();
     let at = |class: &str| preset.layers.iter().position(|l| l.kind().class == class).expect("a layer");
@@ -70,7 +71,7 @@ fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
     }
     perform(&mut robot, UiCommand::Select(Selection::Nothing));
     assert!(!robot.app().studio.inspector.to_string().contains("arena"));
-    // What has no newer plan to show says that it is older.
+    // If there is no newer plan, the shown one is marked as older.
     for tab in [Tab::StepGraph, Tab::Arena, Tab::Capture] {
         perform(&mut robot, UiCommand::ShowTab(tab));
         assert!(robot.sees("What is shown here is the step before it"), "{tab:?}");
@@ -86,7 +87,7 @@ fn a_network_that_does_not_compile_keeps_no_facts_of_the_one_before() {
     assert!(robot.app().studio.inspector.to_string().contains("weight"));
 }
 
-/// Makes the document's data a table in a file, which `path` names.
+/// Sets the document's data to a table in a file, at `path`.
 fn use_table(robot: &mut Robot, path: &std::path::Path) {
     let edit = Edit::SetField { owner: Owner::Preset, name: "data.type", value: FieldValue::Choice(8) };
     perform(robot, UiCommand::Edit(edit));
@@ -100,7 +101,7 @@ fn times(robot: &Robot, text: &str) -> usize {
 }
 
 #[test]
-fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
+fn a_mistake_in_the_data_is_reported_once_and_disappears_when_its_file_is_corrected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.csv");
     let mut robot = Robot::open(Some("spirals"));
@@ -111,7 +112,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
     robot.window.run_steps(3);
     assert_eq!(times(&robot, "own.csv: cannot be read"), 1);
     assert!(robot.sees("1 problem") && robot.sees("from before the change"));
-    // A run that fails for it says it in the status line, and nowhere else.
+    // A run that fails because of it is reported only in the status line.
     robot.press("Train");
     robot.until("the failure", |app| matches!(app.studio.training.state, Some(RunState::Failed(_))));
     robot.window.run_steps(3);
@@ -129,7 +130,7 @@ fn a_mistake_in_the_data_is_said_once_and_goes_when_its_file_is_put_right() {
 }
 
 #[test]
-fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
+fn a_failure_to_prepare_a_run_is_not_reported_for_another_network() {
     let mut robot = Robot::open(None);
     let own = robot.value("sample shape");
     robot.set("sample shape", "32");
@@ -145,7 +146,7 @@ fn a_run_that_could_not_be_prepared_is_no_matter_of_another_network() {
 }
 
 #[test]
-fn the_window_holds_no_more_of_a_long_run_than_of_a_short_one() {
+fn a_long_run_takes_no_more_memory_than_a_short_one() {
     let mut robot = Robot::start(Startup::default());
     let report = StepReport { step: 1, loss: 1.0, accuracy: 0.5, step_us: 8.0, ..StepReport::default() };
     let training = &mut robot.window.state_mut().studio.training;

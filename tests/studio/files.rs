@@ -1,4 +1,4 @@
-//! Saving, opening, closing, and what survives a crash.
+//! Saving, opening, closing, and recovery after a crash.
 
 use crate::robot::{Memory, Robot, asking_to_save, perform, refusing};
 use egui::{Key, Modifiers};
@@ -8,7 +8,7 @@ use stepgraph::studio::commands::{Request, UiCommand};
 use stepgraph::train::RunState;
 use tempfile::TempDir;
 
-/// Draws until this text is seen.
+/// Draws until this text appears.
 fn wait_for(robot: &mut Robot, text: &str) {
     let started = std::time::Instant::now();
     while !robot.sees(text) {
@@ -16,7 +16,7 @@ fn wait_for(robot: &mut Robot, text: &str) {
         std::thread::sleep(std::time::Duration::from_millis(2));
         robot.window.step();
     }
-    // What appeared is drawn once more before it is pressed.
+    // A control that appeared is drawn once more before it is pressed.
     robot.window.step();
 }
 
@@ -24,7 +24,7 @@ fn text_of(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// A window with a new network, and a folder with a place in it that is free.
+/// A window with a new network, and a folder with an unused path in it.
 fn with_place_for(file: &str) -> (Robot, TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(file);
@@ -47,7 +47,7 @@ fn another_file_is_replaced_only_after_a_question() {
     robot.press("Replace");
     robot.until("the file", |app| app.studio.document.path().is_some());
     assert!(text_of(&path).contains("digits-mlp"));
-    // The document's own file needs no question, however often it is saved.
+    // Saving the document's own file needs no question.
     robot.set("batch", "32");
     robot.key(Modifiers::COMMAND, Key::S);
     robot.until("the save", |app| !app.studio.document.is_dirty());
@@ -55,7 +55,7 @@ fn another_file_is_replaced_only_after_a_question() {
 }
 
 #[test]
-fn a_file_that_others_changed_is_not_overwritten_unasked() {
+fn a_file_that_others_changed_is_not_overwritten_without_a_question() {
     let (mut robot, _folder, path) = with_place_for("shared.json");
     perform(&mut robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
@@ -85,7 +85,7 @@ fn a_missing_folder_is_reported_without_advice_about_space() {
 }
 
 #[test]
-fn a_network_that_nobody_named_takes_the_name_of_its_file() {
+fn an_unnamed_network_takes_the_name_of_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
@@ -93,14 +93,14 @@ fn a_network_that_nobody_named_takes_the_name_of_its_file() {
     robot.until("the file", |app| app.studio.document.path().is_some());
     assert!(text_of(&folder.path().join("letters.json")).contains("\"letters\""));
     assert!(!robot.app().studio.document.is_dirty());
-    // One that has a name keeps it.
+    // A network that has a name keeps it.
     perform(&mut robot, Request::Save { path: folder.path().join("other.json"), replace: false });
     robot.until("the other file", |_| folder.path().join("other.json").exists());
     assert_eq!(robot.app().studio.document.preset().name, "letters");
 }
 
 #[test]
-fn trained_weights_are_saved_and_not_lost_unasked() {
+fn trained_weights_are_saved_and_not_lost_without_a_question() {
     let (mut robot, folder, path) = with_place_for("trained.safetensors");
     assert!(!robot.app().studio.is_enabled(&UiCommand::SaveWeights));
     robot.set("steps", "30");
@@ -112,7 +112,7 @@ fn trained_weights_are_saved_and_not_lost_unasked() {
     assert!(robot.sees("Save the trained weights first?") && robot.sees("30 steps"));
     robot.press("Cancel");
     assert_eq!(robot.app().studio.training.done(), 30);
-    // A run that was stopped keeps its weights until another one begins.
+    // A stopped run keeps its weights until another one begins.
     robot.window.state_mut().studio.training.send(stepgraph::train::Command::Stop);
     robot.until("the stop", |app| app.studio.training.state == Some(RunState::Stopped));
     perform(&mut robot, UiCommand::SaveWeightsByPath);
@@ -160,7 +160,7 @@ fn a_preset_is_saved_by_a_typed_path_and_opened_again() {
 }
 
 #[test]
-fn a_bundled_preset_is_no_recent_file_and_lost_files_leave_the_list() {
+fn a_bundled_preset_is_not_a_recent_file_and_missing_files_leave_the_list() {
     let mut robot = Robot::open(Some("spirals"));
     assert_eq!(robot.app().studio.document.preset().name, "spirals");
     assert!(robot.app().studio.document.path().is_none() && robot.app().studio.settings.recent.is_empty());
@@ -197,12 +197,12 @@ fn edits_survive_a_crash() {
     let mut robot = Robot::start(startup.clone());
     robot.write("batch", "48");
     robot.until("the recovery file", |_| folder.path().join("unsaved-0.json").exists());
-    // A crash runs no clean-up: the lock is freed by the system, the file stays.
+    // After a crash no code cleans up: the system releases the lock, and the file stays.
     drop(robot);
     let mut next = Robot::start(startup);
     next.settle();
     assert_eq!(next.value("batch"), "48");
-    assert!(next.sees("Edits that were not saved last time are back"));
+    assert!(next.sees("Unsaved edits of the last session were restored"));
     assert!(next.app().studio.document.is_dirty());
 }
 
@@ -211,14 +211,14 @@ fn the_next_start_opens_what_was_open_last() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("mine.json");
     let again = |memory| Robot::start_with(Startup::default(), Some(memory));
-    // A bundled one, as it is: edits that the user has discarded are gone.
+    // A bundled preset, unchanged: discarded edits do not return.
     let mut robot = Robot::open(Some("spirals"));
     robot.set("batch", "32");
     let robot = &mut again(Memory::of(&mut robot));
     let document = &robot.app().studio.document;
     assert_eq!((document.preset().name.as_str(), document.is_dirty()), ("spirals", false));
     assert_ne!(robot.value("batch"), "32");
-    // A file, as it is on the disk by then.
+    // A file, as it is on the disk at that time.
     robot.set("batch", "48");
     perform(robot, Request::Save { path: path.clone(), replace: false });
     robot.until("the file", |app| app.studio.document.path().is_some());
@@ -226,16 +226,16 @@ fn the_next_start_opens_what_was_open_last() {
     std::fs::write(&path, text_of(&path).replace("48", "24")).unwrap();
     let mut robot = again(memory);
     assert_eq!((robot.value("batch").as_str(), robot.app().studio.document.path()), ("24", Some(path.as_path())));
-    // A save onto it is no change by others.
+    // Saving over it is not a change by another program.
     robot.set("batch", "16");
     robot.key(Modifiers::COMMAND, Key::S);
     robot.until("the save", |app| !app.studio.document.is_dirty());
-    // What is asked for comes first.
+    // A requested file comes first.
     let asked = Startup { preset: Some("xor".into()), ..Startup::default() };
     let mut robot = Robot::start_with(asked, Some(memory));
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().name, "xor");
-    // A file that is gone is reported, and the first preset is open.
+    // A file that does not exist any more is reported, and the first preset is open.
     std::fs::remove_file(&path).unwrap();
     let robot = again(memory);
     assert_eq!(robot.app().studio.document.preset().name, "digits-mlp");
@@ -258,11 +258,11 @@ fn edits_that_a_crash_left_come_before_what_was_open_last() {
     let mut robot = Robot::start_with(startup, Some(memory));
     robot.settle();
     assert!(robot.value("batch") == "48" && robot.app().studio.document.is_dirty());
-    assert!(robot.sees("Edits that were not saved last time are back"));
+    assert!(robot.sees("Unsaved edits of the last session were restored"));
 }
 
 #[test]
-fn another_programs_file_is_called_by_its_name() {
+fn another_programs_file_is_reported_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");
     std::fs::write(&path, b"\x08\x08\x12\x07pytorch\x3a\xff\x01\x0a\x80").unwrap();

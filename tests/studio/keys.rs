@@ -1,4 +1,4 @@
-//! What is done by keyboard alone, and the list of layers with its folds.
+//! Actions by keyboard only, and the list of layers with its folds.
 
 use crate::robot::{Robot, asking_to_save, perform, refusing};
 use egui::accesskit::Role;
@@ -13,7 +13,7 @@ fn is_focused(robot: &Robot, role: Role, name: &str) -> bool {
     robot.window.get_by_role_and_label(role, name).accesskit_node().is_focused()
 }
 
-/// Opens the list that has the keyboard and takes the second choice below.
+/// Opens the list that has the keyboard focus and takes the second choice below.
 fn choose_by_keys(robot: &mut Robot) {
     robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
@@ -22,7 +22,7 @@ fn choose_by_keys(robot: &mut Robot) {
 }
 
 #[test]
-fn the_keyboard_stays_with_a_field_that_was_entered() {
+fn a_field_keeps_the_focus_after_its_text_is_entered() {
     let mut robot = Robot::open(None);
     robot.write("sample shape", "64");
     robot.keys(&[Key::Enter]);
@@ -39,7 +39,7 @@ fn the_keyboard_stays_with_a_field_that_was_entered() {
 }
 
 #[test]
-fn a_key_leads_from_panel_to_panel() {
+fn a_key_moves_the_focus_from_panel_to_panel() {
     let mut robot = Robot::open(None);
     // The inspector of a layer has controls.
     select(&mut robot, &[0]);
@@ -73,11 +73,11 @@ fn a_large_network_opens_folded_and_shows_what_is_selected() {
     let mut robot = Robot::open(Some("stress-200"));
     assert!(robot.sees("49 × Residual") && robot.sees("196 layers"));
     assert!(!robot.sees("Select L7:Residual"));
-    // A layer that is pointed at elsewhere is shown, and no more than it needs.
+    // A layer that is selected elsewhere is shown, without unfolding more than necessary.
     select(&mut robot, &[7, 1]);
     assert!(robot.sees("Select L7.1:Dense"));
     assert!(!robot.sees("Select L6.1:Dense") && robot.sees("3 layers"));
-    // The list scrolls to what is selected.
+    // The list scrolls to the selected layer.
     robot.window.run_steps(20);
     robot.press("Fold L7:Residual");
     robot.window.run_steps(2);
@@ -91,7 +91,7 @@ fn a_large_network_opens_folded_and_shows_what_is_selected() {
 }
 
 #[test]
-fn mistakes_inside_of_folds_are_not_hidden() {
+fn mistakes_inside_folds_are_not_hidden() {
     let mut robot = Robot::open(Some("stress-200"));
     robot.press("Unfold L1 to L49 of 49 × Residual");
     robot.press("Unfold L1:Residual");
@@ -103,7 +103,7 @@ fn mistakes_inside_of_folds_are_not_hidden() {
 }
 
 #[test]
-fn the_list_of_layers_is_walked_through_by_keyboard() {
+fn the_list_of_layers_is_navigated_by_keyboard() {
     let mut robot = Robot::open(Some("stress-200"));
     robot.window.get_by_role_and_label(Role::Table, "List of layers, 200 layers").focus();
     robot.window.run_steps(2);
@@ -111,7 +111,7 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
     let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));
     robot.keys(&[Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[0]));
-    // The folded run is passed over without unfolding it, unless it is asked to.
+    // The folded sequence is passed without unfolding it, unless the user unfolds it.
     robot.keys(&[Key::ArrowDown, Key::ArrowDown]);
     assert_eq!(selected(&robot), layer(&[50]));
     robot.keys(&[Key::ArrowUp, Key::ArrowRight, Key::ArrowDown]);
@@ -120,14 +120,14 @@ fn the_list_of_layers_is_walked_through_by_keyboard() {
     assert_eq!(selected(&robot), layer(&[1, 0]));
     robot.keys(&[Key::End]);
     assert_eq!(selected(&robot), layer(&[52]));
-    // The keyboard is on the list, not in a field: the key removes the layer.
+    // The list has the focus, not a field: the key removes the layer.
     robot.keys(&[Key::Delete]);
     robot.settle();
     assert_eq!(robot.app().studio.document.preset().layers.len(), 52);
 }
 
 #[test]
-fn the_focus_is_seen_once_keys_lead_it() {
+fn the_focus_is_visible_once_keys_move_it() {
     let mut robot = Robot::open(None);
     assert!(!robot.app().panels.ring.is_shown());
     robot.keys(&[Key::Tab]);
@@ -144,7 +144,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
     assert!(!robot.sees("Save the changes to") && robot.value("batch") == "32");
     robot.key(Modifiers::COMMAND, Key::N);
     robot.window.run_steps(2);
-    // The safe way on has the keyboard, and the keys go through the answers as they stand.
+    // The safe answer has the focus, and the keys move through the answers in their order.
     let answers = ["Discard changes", "Cancel", "Save changes"];
     let left = |name: &str| robot.window.get_by_role_and_label(Role::Button, name).rect().left();
     assert!(answers.map(left).is_sorted() && is_focused(&robot, Role::Button, "Save changes"));
@@ -165,7 +165,7 @@ fn dialogs_are_confirmed_by_enter_and_cancelled_by_escape() {
 }
 
 #[test]
-fn a_refused_file_is_reported_whole_and_again_on_demand() {
+fn a_refused_file_is_reported_in_full_and_again_on_request() {
     let (folder, mut robot) = refusing("{\"name\": 3, \"loss\": 4}");
     robot.window.run_steps(3);
     assert!(robot.sees("What went wrong"));
@@ -190,7 +190,7 @@ fn a_refused_file_is_reported_whole_and_again_on_demand() {
 }
 
 #[test]
-fn shortcuts_rest_behind_an_open_dialog() {
+fn shortcuts_are_ignored_while_a_dialog_is_open() {
     let mut robot = asking_to_save();
     robot.keys(&[Key::F5]);
     robot.key(Modifiers::COMMAND, Key::Z);
@@ -200,7 +200,7 @@ fn shortcuts_rest_behind_an_open_dialog() {
     robot.keys(&[Key::Escape]);
     robot.key(Modifiers::COMMAND, Key::Z);
     assert_eq!(robot.value("batch"), "64");
-    // The list of keys is searched at once, and names the keys by their signs.
+    // The list of keys can be searched immediately, and names the keys by their symbols.
     robot.keys(&[Key::F1]);
     assert!(robot.sees("Ctrl+[") && !robot.sees("OpenBracket"));
     robot.window.event(egui::Event::Text("fold".into()));
@@ -209,7 +209,7 @@ fn shortcuts_rest_behind_an_open_dialog() {
 }
 
 #[test]
-fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
+fn a_click_on_a_card_gives_the_focus_to_the_list() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     robot.press("Select L0:Dense");
@@ -224,7 +224,7 @@ fn a_click_on_a_card_gives_the_keyboard_to_the_list() {
 }
 
 #[test]
-fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
+fn the_capture_plan_folds_like_the_list_of_layers_and_is_navigated_by_keyboard() {
     let mut robot = Robot::open(Some("stress-200"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Capture));
     let unfold = "Unfold the buffers of 49 × Residual";
@@ -239,7 +239,7 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
     let table = format!("Buffers by layer, {folded} rows");
     robot.window.get_by_role_and_label(Role::Table, &table).focus();
     robot.window.run_steps(2);
-    // Down to the first layer, and to the run behind it.
+    // Down to the first layer, and to the sequence after it.
     robot.keys(&[Key::Home]);
     assert!(matches!(robot.app().studio.selection.current(), Selection::Layer(_)));
     let run = robot.app().studio.rows.iter().position(|r| matches!(r, Row::Run { .. })).expect("a run");
@@ -252,7 +252,7 @@ fn the_capture_plan_folds_like_the_list_of_layers_and_is_walked_through() {
     robot.keys(&[Key::ArrowLeft]);
     robot.window.run_steps(2);
     assert_eq!(rows(&robot), folded);
-    // The sum of a folded row is shown; what is selected elsewhere is unfolded here too.
+    // The total of a folded row is shown; a layer that is selected elsewhere is unfolded here too.
     robot.press("Show sizes in bytes");
     robot.window.run_steps(2);
     select(&mut robot, &[7, 1]);
@@ -275,7 +275,7 @@ fn a_run_that_was_stopped_continues_by_its_own_key() {
 }
 
 #[test]
-fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
+fn a_dialog_hides_tooltips_and_opens_at_its_top() {
     let mut robot = Robot::open(None);
     robot.window.get_by_role_and_label(Role::Button, "Undo").hover();
     robot.window.run_steps(60);
@@ -288,7 +288,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
     assert!(robot.sees("Keyboard shortcuts") && robot.sees("Find a key or a command"));
     let tooltips = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Tooltip, tooltip).count();
     assert_eq!(tooltips(&robot), 0);
-    // Scrolled down, closed, and opened again, the list begins with its first key.
+    // After scrolling down, closing, and opening again, the list starts with its first key.
     let top = |robot: &Robot| robot.window.get_by_label("Command palette…").rect().top();
     let at_first = top(&robot);
     let middle = robot.window.get_by_label("Command palette…").rect().center();
@@ -311,7 +311,7 @@ fn a_dialog_takes_tooltips_away_and_opens_at_its_top() {
 }
 
 #[test]
-fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
+fn horizontal_arrows_move_out_of_a_block_and_into_it() {
     let mut robot = Robot::open(Some("stress-200"));
     let selected = |robot: &Robot| robot.app().studio.selection.current().clone();
     let layer = |path: &[usize]| Selection::Layer(LayerPath::from(path));
@@ -324,7 +324,7 @@ fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
     assert!(robot.sees("Select L7.1:Dense"));
     robot.keys(&[Key::ArrowLeft]);
     assert!(!robot.sees("Select L7.1:Dense") && selected(&robot) == layer(&[7]));
-    // Out of the run of equal blocks to its head, which folds next, and to the neighbour above.
+    // Out of the sequence of equal blocks to its head, which folds next, and to the neighbour above.
     robot.keys(&[Key::ArrowLeft]);
     assert!(robot.sees("Select L7:Residual"));
     robot.keys(&[Key::ArrowLeft]);
@@ -333,7 +333,7 @@ fn arrows_to_the_side_lead_out_of_a_block_and_into_it() {
     assert_eq!(selected(&robot), layer(&[0]));
     robot.keys(&[Key::ArrowLeft]);
     assert_eq!(selected(&robot), layer(&[0]));
-    // Back in: unfold, and go to what is inside.
+    // Back in: unfold, and move to what is inside.
     robot.keys(&[Key::ArrowDown]);
     for _ in 0..4 {
         robot.keys(&[Key::ArrowRight]);
@@ -383,8 +383,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
         robot.keys(&[Key::Enter]);
         robot.settle();
     }
-    // The keyboard is on the list: Enter leads into the fields of the layer, whose values the first letter replaces,
-    // and back out.
+    // The list has the focus: Enter moves to the fields of the layer, where typing replaces a value, and back out.
     robot.keys(&[Key::Enter]);
     robot.window.run_steps(2);
     type_text(&mut robot, "10");
@@ -393,7 +392,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     robot.window.run_steps(2);
     robot.keys(&[Key::ArrowUp]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([2])));
-    // The mistake is a key away, and from the list it is a few keys to what causes it.
+    // The mistake can be reached with one key, and its cause with a few keys from the list.
     robot.keys(&[Key::F8]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Layer(LayerPath::from([0])));
     for _ in 0..4 {
@@ -402,7 +401,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     type_text(&mut robot, "1, 8, 8");
     robot.settle();
     assert!(robot.app().studio.is_ready(), "{:?}", robot.app().studio.document.preset().input);
-    // A text that is no value is a problem like any other: the key leads to its layer, and Enter to the field.
+    // An invalid text is a mistake like any other: the key leads to its layer, and Enter to the field.
     perform(&mut robot, UiCommand::Select(Selection::Layer(LayerPath::from([3]))));
     robot.write("L0 kernel", "x");
     robot.keys(&[Key::Escape]);
@@ -413,7 +412,7 @@ fn a_network_is_built_from_nothing_by_keyboard_alone() {
     assert!(robot.value("L0 kernel") == "3" && robot.app().studio.problems() == 0);
     robot.window.get_by_role_and_label(Role::TextInput, "batch").focus();
     robot.window.run_steps(2);
-    // A choice is made by keys, too, and its list is gone behind it.
+    // A choice can also be made by keys, and its list then closes.
     robot.keys(&[Key::Tab]);
     choose_by_keys(&mut robot);
     let listed = |robot: &Robot| robot.window.query_all_by_role_and_label(Role::Button, "bf16").count();

@@ -1,4 +1,4 @@
-//! The step graph, the arena, one selection, values, what an edit changes, and the tour.
+//! The step graph, the arena, the shared selection, values, the changes by an edit, and the tour.
 
 use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
@@ -22,7 +22,7 @@ fn is_measured(app: &StudioApp) -> bool {
 }
 
 #[test]
-fn the_same_thing_is_found_at_every_level() {
+fn the_same_item_is_found_at_every_level() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let kernel = robot.app().studio.plan.as_ref().unwrap().ops[0].kernel.clone();
@@ -48,7 +48,7 @@ fn the_same_thing_is_found_at_every_level() {
 }
 
 #[test]
-fn rows_are_filtered_sorted_and_walked_through_by_keys() {
+fn rows_are_filtered_sorted_and_navigated_by_keys() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
     let plan = robot.app().studio.plan.clone().unwrap();
@@ -58,7 +58,7 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     let left = plan.ops.iter().filter(|o| o.matches("backward conv")).count();
     assert!(left > 0 && left < ops && robot.sees(&format!("{left} ops")));
     robot.write("Filter operations", "no such thing");
-    assert!(robot.sees("Nothing of that kind"));
+    assert!(robot.sees("Nothing matches the filter"));
     robot.write("Filter operations", " ");
     robot.window.get_by_role_and_label(Role::CheckBox, "Show backward").click();
     robot.window.run_steps(3);
@@ -66,8 +66,7 @@ fn rows_are_filtered_sorted_and_walked_through_by_keys() {
     assert!(robot.sees(&format!("{forward} ops")));
     robot.window.get_by_role_and_label(Role::CheckBox, "Show backward").click();
     robot.window.run_steps(3);
-    // The largest number of operations comes first.
-    // The column is to the right of what is in view.
+    // The largest number of operations comes first. The column is to the right of the visible part.
     robot.window.get_by_role_and_label(Role::Button, "Sort by FLOPs").click_accesskit();
     robot.window.run_steps(3);
     let most = plan.ops.iter().map(|o| o.flops).max().unwrap();
@@ -101,8 +100,8 @@ fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times
     robot.set("L0 units", "96");
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
-    // The machine's ceilings hold for every plan: the floor is part of the difference from now on. A GPU's floor of
-    // so small a step is its launches.
+    // The machine's rates are valid for every plan: the floor is part of the difference from now on. A GPU's floor for
+    // such a small step is its launches.
     let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
     assert!(difference.contains("floor −") || on_gpu, "{difference}");
@@ -130,19 +129,19 @@ fn the_largest_buffer_and_its_layer_are_three_clicks_away() {
 fn a_byte_is_typed_and_its_owners_are_listed() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
-    robot.write("Byte or stretch of the arena", "0x0..0x100");
+    robot.write("Byte or range of the arena", "0x0..0x100");
     robot.keys(&[Key::Enter]);
     assert_eq!(*robot.app().studio.selection.current(), Selection::Bytes([0, 256]));
     let related = &robot.app().studio.related;
     assert!(!related.buffers.is_empty() && !related.ops.is_empty() && related.bytes == Some([0, 256]));
     assert!(page(&robot).starts_with("Bytes of the arena: bytes 0x0 to 0xff"), "{}", page(&robot));
-    robot.write("Byte or stretch of the arena", "12 apples");
+    robot.write("Byte or range of the arena", "12 apples");
     robot.keys(&[Key::Enter]);
-    assert!(robot.sees("No byte of the arena"));
+    assert!(robot.sees("Not a byte of the arena"));
 }
 
 #[test]
-fn a_stretch_of_bytes_is_drawn_and_time_may_stand_to_the_right() {
+fn a_range_of_bytes_is_drawn_and_the_axis_may_be_time() {
     let mut robot = Robot::open(Some("digits-cnn"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let buffers = robot.app().studio.plan.as_ref().unwrap().arena.rects.len();
@@ -187,7 +186,7 @@ fn planners_and_precisions_are_compared_on_request() {
 }
 
 #[test]
-fn values_are_looked_at_along_the_step() {
+fn values_are_shown_along_the_step() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     let plan = robot.app().studio.plan.clone().unwrap();
@@ -201,7 +200,7 @@ fn values_are_looked_at_along_the_step() {
     // ReLU of real digits: nothing below zero, many zeros, something above.
     assert!(s.min == 0.0 && s.zeros > 0 && s.max > 0.0 && s.nans == 0, "{s:?}");
     assert!(robot.sees("mean ± std"));
-    // Before its writer nothing is there.
+    // Before its writer it does not exist.
     perform(&mut robot, UiCommand::Scrub(None));
     let first = plan.compiled.plan.buffers[y].writers[0];
     if first > 0 {
@@ -210,7 +209,7 @@ fn values_are_looked_at_along_the_step() {
             app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_none())
         });
     }
-    // Weights of a run are others than the initial ones.
+    // The weights of a run differ from the initial ones.
     perform(&mut robot, UiCommand::Scrub(Some(first)));
     robot.until("the values again", |app| {
         app.studio.measurements.values.shown.as_ref().is_some_and(|s| s.summary.is_some())
@@ -262,7 +261,7 @@ fn a_run_that_failed_shows_the_operation_that_made_the_first_nan() {
 }
 
 #[test]
-fn what_is_selected_stays_selected_through_an_edit() {
+fn the_selection_survives_an_edit() {
     let mut robot = Robot::open(None);
     let name = |robot: &Robot| match robot.app().studio.selection.current() {
         Selection::Buffer(id) => robot.app().studio.plan.as_ref().unwrap().compiled.plan.buffer(*id).name.clone(),
@@ -276,7 +275,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
     let copy = UiCommand::OnLayer(layer, Box::new(UiCommand::Duplicate));
     robot.choose(copy);
     robot.settle();
-    // The copy is selected; the way back leads to the buffer, wherever it is now.
+    // The copy is selected; the way back leads to the buffer, at its new place.
     while !matches!(robot.app().studio.selection.current(), Selection::Buffer(_)) {
         perform(&mut robot, UiCommand::Back);
     }
@@ -284,7 +283,7 @@ fn what_is_selected_stays_selected_through_an_edit() {
 }
 
 #[test]
-fn the_status_line_lists_what_came_and_went() {
+fn the_status_line_lists_added_and_removed_items() {
     let mut robot = Robot::open(None);
     robot.copy_layer("L0:Dense");
     let changes = robot.app().studio.last_edit.changes.clone().expect("changes");
@@ -325,7 +324,7 @@ fn the_tour_leads_through_three_steps_and_is_remembered() {
 }
 
 #[test]
-fn help_lists_the_keys_and_says_what_this_is() {
+fn help_lists_the_keys_and_describes_the_program() {
     let mut robot = Robot::open(None);
     robot.keys(&[Key::F1]);
     assert!(robot.sees("Keyboard shortcuts") && robot.sees("Single step") | robot.sees("Makes a single step"));

@@ -1,5 +1,5 @@
-//! What the user reads stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables moved
-//! sideways, and the tour's card.
+//! Everything stays readable: values under the pointer, jobs, notices, tabs in a narrow row, tables that are scrolled
+//! horizontally, and the tour's card.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -26,12 +26,12 @@ fn resize(robot: &mut Robot, size: Vec2) {
     robot.window.run_steps(6);
 }
 
-/// The first thing whose name begins like this.
+/// The first element whose name starts with this.
 fn rect(robot: &Robot, begins: &str) -> Option<Rect> {
     robot.window.query_all_by_label_contains(begins).find(|n| label(n).starts_with(begins)).map(|n| n.rect())
 }
 
-/// The name of a thing: a label has it as its value.
+/// The name of an element; for a label it is the value.
 fn label(node: &egui_kittest::Node<'_>) -> String {
     let node = node.accesskit_node();
     let name = if node.role() == Role::Label { node.value() } else { node.label() };
@@ -39,7 +39,7 @@ fn label(node: &egui_kittest::Node<'_>) -> String {
 }
 
 #[test]
-fn the_plots_of_runs_read_the_curves_at_the_pointer() {
+fn the_plots_of_runs_show_the_values_at_the_pointer() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = Robot::start(Startup { runs: Some(RunStore::at(folder.path())), ..Startup::default() });
     robot.train_to_the_end(60);
@@ -63,13 +63,13 @@ fn the_plots_of_runs_read_the_curves_at_the_pointer() {
     {
         assert!(shown.contains(&wanted), "{shown}: {wanted}");
     }
-    // The other plots read theirs at the same step.
+    // The other plots show theirs at the same step.
     let times = format!("smoothed {}", format::micros(f64::from(loaded.curves.step_us.smooth.at(step).unwrap())));
     assert!(robot.sees(&times), "{times}");
 }
 
 #[test]
-fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
+fn a_job_is_shown_on_every_tab_and_can_be_cancelled() {
     let mut robot = Robot::open(Some("stress-200"));
     for tab in [Tab::Train, Tab::Data, Tab::Verify] {
         perform(&mut robot, UiCommand::ShowTab(tab));
@@ -81,7 +81,7 @@ fn a_job_is_seen_from_every_tab_and_can_be_cancelled() {
         robot.press("Cancel: Compare planners");
         assert!(!robot.sees("Job: Compare planners") && !robot.app().studio.measurements.is_comparing());
     }
-    // One that ends by itself says where its answer is.
+    // A job that ends says where its result is.
     perform(&mut robot, UiCommand::MeasureOps);
     robot.until("the times", |app| !app.studio.measurements.is_measuring());
     robot.window.run_steps(2);
@@ -117,7 +117,7 @@ fn a_notice_and_what_an_edit_changed_are_both_shown() {
 }
 
 #[test]
-fn the_shown_tab_is_in_view_in_its_row() {
+fn the_shown_tab_is_visible_in_its_row() {
     let mut robot = Robot::open(None);
     for size in SIZES {
         resize(&mut robot, size);
@@ -136,7 +136,7 @@ fn the_shown_tab_is_in_view_in_its_row() {
 }
 
 #[test]
-fn a_table_moved_sideways_keeps_the_names_of_its_rows() {
+fn a_table_scrolled_horizontally_keeps_the_names_of_its_rows() {
     let mut robot = Robot::open(Some("stress-200"));
     resize(&mut robot, Vec2::new(1024.0, 700.0));
     for (tab, name) in [(Tab::StepGraph, "Rows of the step graph"), (Tab::Capture, "Buffers by layer,")] {
@@ -165,11 +165,11 @@ fn a_table_moved_sideways_keeps_the_names_of_its_rows() {
 }
 
 #[test]
-fn the_card_of_the_tour_covers_nothing_that_it_speaks_of() {
+fn the_card_of_the_tour_covers_nothing_that_it_explains() {
     for size in SIZES {
         let mut robot = Robot::start(Startup { tour: true, ..Startup::default() });
         resize(&mut robot, size);
-        // The card reaches from its first line to its last button, and has a margin around them.
+        // The card extends from its first line to its last button, with a margin around them.
         let card = |robot: &Robot, title: &str| {
             let head = rect(robot, "Tour, ").expect("the card").union(rect(robot, title).expect("its title"));
             let dismiss = rect(robot, "Dismiss the tour").expect("its end");

@@ -1,4 +1,4 @@
-//! What the window shows of steps that change: their recordings, and the fields that make them differ.
+//! The window's views of steps that change: their recordings, and the fields that make them differ.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -13,7 +13,7 @@ fn perform(robot: &mut Robot, command: UiCommand) {
 }
 
 #[test]
-fn recordings_are_told_apart_by_their_paths() {
+fn recordings_are_distinguished_by_their_paths() {
     let mut robot = Robot::open(Some("stochastic-depth"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Recordings));
     assert!(robot.sees("No recordings yet") && robot.sees("Press Train"));
@@ -60,7 +60,7 @@ fn shown_ops(robot: &Robot) -> usize {
 }
 
 #[test]
-fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
+fn a_chosen_recording_is_shown_in_every_view_until_it_is_left() {
     let mut robot = with_recordings();
     assert!(robot.sees("Choose one to look at its step graph, arena and capture plan"));
     let (own, own_revision) = (shown_ops(&robot), robot.app().studio.revision_shown());
@@ -70,7 +70,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
     robot.window.run_steps(2);
     assert_eq!(shown_path(&robot), "L1=1");
     assert!(shown_ops(&robot) < own && robot.app().studio.revision_shown() != own_revision);
-    // The plan is the run's own: as many calls as were recorded.
+    // The plan is the run's own: it has as many calls as were recorded.
     let recordings = &robot.app().studio.training.recordings;
     let seen = recordings.list().iter().find(|seen| seen.key.contains("L1=1")).unwrap();
     assert_eq!(seen.facts.calls, shown_ops(&robot));
@@ -79,9 +79,11 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
         assert!(robot.sees("Recording: L1=1, training"), "{tab:?}");
         assert!(robot.sees("Show the network's own plan"), "{tab:?}");
     }
-    // What only runs the network's own plan says so.
+    // Functions that only run the network's own plan say so.
     perform(&mut robot, UiCommand::MeasureOps);
-    assert!(!robot.app().studio.measurements.is_measuring() && robot.sees("Only the network's own plan is run"));
+    assert!(
+        !robot.app().studio.measurements.is_measuring() && robot.sees("This works only with the network's own plan")
+    );
     robot.press("Show the network's own plan");
     assert_eq!((shown_path(&robot), shown_ops(&robot)), ("L1=0".to_owned(), own));
     assert_eq!(robot.app().studio.revision_shown(), own_revision);
@@ -89,7 +91,7 @@ fn a_chosen_recording_is_shown_in_every_view_and_left_again() {
 }
 
 #[test]
-fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
+fn a_selection_remains_the_same_item_in_the_plan_of_a_recording() {
     let mut robot = with_recordings();
     let plan = robot.app().studio.plan_shown().cloned().unwrap();
     let last = plan.ops.iter().rposition(|op| op.layer.starts_with("L0:")).unwrap();
@@ -100,7 +102,7 @@ fn a_selection_stays_the_same_thing_in_the_plan_of_a_recording() {
     let Selection::Op(now) = *robot.app().studio.selection.current() else { panic!("an operation") };
     let shown = robot.app().studio.plan_shown().cloned().unwrap();
     assert!(now < last && shown.ops[now].layer == plan.ops[last].layer && shown.ops[now].kernel == kernel);
-    // What the recording does not have is selected no more.
+    // An item that the recording does not have is deselected.
     perform(&mut robot, UiCommand::ShowRecording(None));
     let of_end = plan.ops.iter().position(|op| op.layer.starts_with("L3:")).unwrap();
     perform(&mut robot, UiCommand::Select(Selection::Op(of_end)));
@@ -129,7 +131,7 @@ fn every_row_can_be_shown_and_an_edit_shows_the_network_again() {
 }
 
 #[test]
-fn all_tabs_are_seen_whole_in_a_small_window() {
+fn all_tabs_fit_a_small_window() {
     for width in [1240.0, 1280.0] {
         let mut robot = Robot::open(Some("early-exit"));
         robot.window.set_size(egui::vec2(width, 720.0));
@@ -158,7 +160,7 @@ fn the_last_batch_and_the_lengths_of_a_step_are_edited() {
     perform(&mut robot, UiCommand::Undo);
     assert_eq!((buckets(&robot), robot.value("buckets")), (before, text));
     assert!(robot.sees("last batch"));
-    // A network of other data has no lengths to choose.
+    // A network with other data has no lengths to choose.
     let robot = Robot::open(Some("short-batches"));
     assert!(robot.sees("last batch") && !robot.sees("buckets"));
 }
@@ -176,7 +178,7 @@ fn positions_are_counted_and_named_apart_from_samples() {
     robot.window.run_steps(2);
     assert!(robot.sees("11\u{2009}000 positions of 1\u{2009}000 held-out samples"));
     assert!(robot.sees(" at position "));
-    // A blank has a name that can be seen.
+    // A blank has a visible name.
     let view = robot.app().studio.predictions.view.clone().unwrap();
     assert!(view.quality.scores.iter().any(|score| score.name == "·") && view.rows.positions == 11);
 }
@@ -189,12 +191,12 @@ fn a_page_that_was_chosen_for_one_network_is_replaced_in_another() {
     robot.until("the pages", |app| !app.studio.predictions.facts.layers.recurrent.is_empty());
     perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(AnswersPage::States)));
     perform(&mut robot, UiCommand::NewFromPreset(presets::index("digits-mlp").unwrap()));
-    // Neither the number of steps of the first run nor what it trained is saved.
+    // Neither the number of steps of the first run nor its network is saved.
     robot.press("Discard changes");
     robot.press("Continue without");
     robot.settle();
     assert!(robot.app().studio.training.state.is_none());
-    // The button is on the Train tab, and another network leaves the tab as it is.
+    // The button is on the Train tab, and another network does not change the tab.
     perform(&mut robot, UiCommand::ShowTab(Tab::Train));
     robot.train_to_the_end(5);
     assert_eq!(robot.app().studio.training.history.curves.loss.raw.len(), 5);

@@ -1,4 +1,4 @@
-//! The user at the window: finds controls by name, presses, types, waits.
+//! Simulates the user: finds controls by name, presses, types, waits.
 
 use egui::accesskit::Role;
 use egui_kittest::Harness;
@@ -15,14 +15,14 @@ pub struct Robot {
     pub window: Harness<'static, StudioApp>,
 }
 
-/// Does what the user asked for, and draws it.
+/// Performs the requested input, and draws the result.
 pub fn perform(robot: &mut Robot, action: impl Into<Action>) {
     robot.choose(action);
     robot.window.run_steps(3);
 }
 
-/// A window that was asked to open a file with this text, which is no preset, once it has said so; and the folder of
-/// the file.
+/// A window that was requested to open a file with this text, which is not a preset, after it has reported that; and
+/// the folder of the file.
 pub fn refusing(text: &str) -> (TempDir, Robot) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("broken.json");
@@ -32,7 +32,7 @@ pub fn refusing(text: &str) -> (TempDir, Robot) {
     (folder, robot)
 }
 
-/// A window with a change that is not saved, which asks about it before a new network takes its place.
+/// A window with an unsaved change, which asks about it before a new network replaces it.
 pub fn asking_to_save() -> Robot {
     let mut robot = Robot::open(None);
     robot.set("batch", "32");
@@ -58,7 +58,7 @@ impl Robot {
         Self::start_with(startup, None)
     }
 
-    /// A window that remembers what was stored by one before.
+    /// A window with the stored settings of a previous one.
     pub fn start_with(startup: Startup, storage: Option<&'static dyn eframe::Storage>) -> Self {
         let builder = Harness::builder().with_size([1280., 800.]).with_max_steps(64);
         let window = builder.build_eframe(move |cc| {
@@ -70,13 +70,13 @@ impl Robot {
         robot
     }
 
-    /// Does what the user asked for; nothing is drawn.
+    /// Performs the requested input without drawing.
     pub fn choose(&mut self, action: impl Into<Action>) {
         let ctx = self.window.ctx.clone();
         self.window.state_mut().perform(&ctx, action);
     }
 
-    /// Selects a layer by its label, and puts a copy behind it.
+    /// Selects a layer by its label, and adds a copy after it.
     pub fn copy_layer(&mut self, label: &str) {
         self.press(&format!("Select {label}"));
         self.command_key(egui::Key::D);
@@ -105,7 +105,7 @@ impl Robot {
         self.window.step();
     }
 
-    /// Presses the first button of this name: the transport comes before the tab that is called like its button.
+    /// Presses the first button with this name: the transport comes before the tab with the same name.
     pub fn press(&mut self, name: &str) {
         let button = self.window.query_all_by_role_and_label(Role::Button, name).next();
         button.unwrap_or_else(|| panic!("no button {name}")).click();
@@ -113,20 +113,20 @@ impl Robot {
         self.window.step();
     }
 
-    /// Starts a run of so many steps.
+    /// Starts a run of this many steps.
     pub fn train(&mut self, steps: u64) {
         self.write("steps", &steps.to_string());
         self.settle();
         self.press("Train this network");
     }
 
-    /// Starts a run that is far from its end when it has made more steps than these.
+    /// Starts a run that is far from its end, and waits until it has made more steps than these.
     pub fn train_beyond(&mut self, steps: u64) {
         self.train(100_000_000);
         self.until("some steps", |app| app.studio.training.done() > steps);
     }
 
-    /// Makes a run of so many steps, and waits for its end.
+    /// Makes a run of this many steps, and waits for its end.
     pub fn train_to_the_end(&mut self, steps: u64) {
         self.train(steps);
         self.until("the end", |app| app.studio.training.state == Some(RunState::Finished));
@@ -143,7 +143,7 @@ impl Robot {
         keys.iter().for_each(|key| self.key(egui::Modifiers::NONE, *key));
     }
 
-    /// Presses the key of a command, and waits for what comes of it.
+    /// Presses the key of a command, and waits for its result.
     pub fn command_key(&mut self, key: egui::Key) {
         self.key(egui::Modifiers::COMMAND, key);
         self.settle();
@@ -160,7 +160,7 @@ impl Robot {
         self.window.step();
     }
 
-    /// Replaces the text of a field, and waits for what comes of it.
+    /// Replaces the text of a field, and waits for the result.
     pub fn set(&mut self, name: &str, text: &str) {
         self.write(name, text);
         self.settle();
@@ -175,7 +175,7 @@ impl Robot {
     }
 }
 
-/// What a window keeps between its starts.
+/// The storage of a window between its starts.
 #[derive(Default)]
 pub struct Memory(std::collections::HashMap<String, String>);
 
@@ -196,7 +196,7 @@ impl eframe::Storage for Memory {
 }
 
 impl Memory {
-    /// What a window that is closed now would leave to the next one.
+    /// What a window that is closed now would store for the next one.
     pub fn of(robot: &mut Robot) -> &'static Self {
         let memory: &'static mut Self = Box::leak(Box::default());
         eframe::App::save(robot.window.state_mut(), memory);

@@ -1,4 +1,4 @@
-//! The rooms for data, predictions and proofs, and what belongs to a run besides its loss.
+//! The tabs for data, predictions and checks, and what belongs to a run other than its loss.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -25,14 +25,14 @@ fn perform(robot: &mut Robot, action: impl Into<Action>) {
 }
 
 #[test]
-fn data_is_loaded_and_looked_at_before_any_run() {
+fn data_is_loaded_and_shown_before_any_run() {
     let mut robot = Robot::open(None);
     assert!(robot.app().studio.samples.view.is_none(), "nothing is loaded while nobody looks");
     show(&mut robot, Tab::Data);
     robot.until("the digits", |app| app.studio.samples.is_current);
     assert!(robot.app().studio.training.state.is_none());
     assert!(robot.sees("sample 0, 0, training") && robot.sees("samples are divided by 16"));
-    // Only what is in view is drawn, of all 1,797.
+    // Only visible samples are drawn, of all 1,797.
     let drawn = robot.window.query_all_by_label_contains(", training").count();
     assert!((20..200).contains(&drawn), "{drawn}");
     robot.press("Table");
@@ -77,7 +77,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
     robot.window.step();
     assert!(robot.sees("data.csv: cannot be read"));
     assert!(robot.sees("from before the change"));
-    // Data that fits another network is shown all the same.
+    // Data that fits another network is shown nevertheless.
     perform(&mut robot, UiCommand::Undo);
     robot.settle();
     robot.until("the digits again", |app| app.studio.samples.is_current);
@@ -88,7 +88,7 @@ fn data_that_cannot_be_read_says_what_to_do_and_keeps_the_old_samples() {
 }
 
 #[test]
-fn a_file_of_ones_own_is_chosen_and_fits_after_an_edit() {
+fn a_file_of_the_user_is_chosen_and_fits_after_an_edit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.csv");
     let rows: String = (0..400).map(|i| format!("{},{},{}\n", i % 7, (i * 3) % 5, i % 2)).collect();
@@ -133,7 +133,7 @@ fn the_files_of_joined_data_are_chosen_input_by_input() {
     perform(&mut robot, Request::UseData(field, "facts.csv".into()));
     let paths = |robot: &Robot| inputs(robot)[1].1.paths();
     assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
-    // A dialog that was opened for another document changes nothing.
+    // A dialog that was opened for another document has no effect.
     let field = DataField { input: Some(9), name: "data.path" };
     perform(&mut robot, Request::UseData(field, "other.csv".into()));
     assert_eq!(paths(&robot), [std::path::PathBuf::from("facts.csv")]);
@@ -164,14 +164,14 @@ fn predictions_follow_the_run_and_a_cell_shows_its_samples() {
     assert!(robot.sees("is 3, taken for 3") && robot.sees(&last.quality.confusion[3][3].to_string()));
     robot.press("Filters");
     assert!(robot.sees("layers.0.weight") && robot.sees("filter 95"));
-    // Another run begins without the old one's answers.
+    // Another run begins without the old one's predictions.
     robot.press("Reset");
     robot.window.step();
     assert!(robot.app().studio.predictions.view.is_none() && robot.sees("No run yet"));
 }
 
 #[test]
-fn the_boundary_is_asked_for_while_the_run_continues() {
+fn the_boundary_is_queried_while_the_run_continues() {
     let mut robot = Robot::open(Some("spirals"));
     show(&mut robot, Tab::Predictions);
     robot.set("steps", "100000000");
@@ -186,14 +186,14 @@ fn the_boundary_is_asked_for_while_the_run_continues() {
     robot.until("the newest answer", |app| {
         app.studio.predictions.view.as_ref().is_some_and(|v| v.step == app.studio.training.done())
     });
-    // Answers come after the end as well.
+    // Predictions arrive after the end as well.
     robot.press("Stop");
     robot.until("the end", |app| state(app) == Some(RunState::Stopped));
     assert!(robot.app().studio.training.problem.is_none());
 }
 
 #[test]
-fn values_are_drawn_against_the_truth() {
+fn predicted_values_are_drawn_against_true_ones() {
     let mut robot = Robot::open(Some("regression"));
     show(&mut robot, Tab::Predictions);
     robot.press("Step");
@@ -203,11 +203,11 @@ fn values_are_drawn_against_the_truth() {
 }
 
 #[test]
-fn a_proof_names_what_it_verified_and_turns_stale() {
+fn a_check_names_what_it_verified_and_becomes_outdated() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     assert!(robot.sees("Nothing proved yet"));
-    // What it would take is shown before it begins.
+    // The estimated cost is shown before it begins.
     let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision(), None);
     assert!(robot.sees("estimating what everything takes…") || estimate(robot.app()).is_some());
     robot.until("the estimate", |app| estimate(app).is_some());
@@ -217,7 +217,7 @@ fn a_proof_names_what_it_verified_and_turns_stale() {
     robot.window.step();
     assert!(robot.sees("an injected fault is caught") && robot.sees("moved addresses named with op and layer"));
     assert!(robot.sees("2 passed, 0 failed, 0 skipped") && robot.sees("of xor, revision"));
-    // The figures end where the tab does, whatever the lines above them say.
+    // The numbers end at the edge of the tab, regardless of the lines above them.
     let figures = robot.window.query_all_by_label_contains("moved addresses named").next().expect("figures");
     assert!(figures.rect().right() < 1280.0 - 256.0, "{:?}", figures.rect());
     robot.press("Eager against replay");
@@ -245,7 +245,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
     let proved = Proved { proof, check, revision, document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
-    // The line that says what everything takes comes above the results.
+    // The line with the cost of all checks is above the results.
     robot.until("the estimate", |app| app.studio.proofs.estimate(app.studio.document.revision(), None).is_some());
     assert!(robot.sees("0 passed, 1 failed, 0 skipped") && robot.sees("failed"));
     robot.press("params differs in 4 of 256 bytes; first written by op 3 gemm");
@@ -258,7 +258,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
 }
 
 #[test]
-fn what_metrics_cost_is_measured_before_a_run() {
+fn the_cost_of_metrics_is_measured_before_a_run() {
     let mut robot = Robot::open(None);
     robot.press("Measure what they cost");
     robot.until("prices", |app| app.studio.prices.prices.is_some());
@@ -271,7 +271,7 @@ fn what_metrics_cost_is_measured_before_a_run() {
 }
 
 #[test]
-fn a_long_stress_is_cancelled() {
+fn a_long_endurance_check_is_cancelled() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
     robot.write("Replays of the stress", "1000000000");
@@ -285,7 +285,7 @@ fn a_long_stress_is_cancelled() {
 }
 
 #[test]
-fn a_broken_network_is_not_proved() {
+fn an_invalid_network_is_not_verified() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Verify);
     robot.set("L1 rate", "1.5");
@@ -295,7 +295,7 @@ fn a_broken_network_is_not_proved() {
 }
 
 #[test]
-fn an_empty_network_asks_for_a_layer() {
+fn an_empty_network_offers_to_add_a_layer() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::New);
     robot.settle();
@@ -303,7 +303,7 @@ fn an_empty_network_asks_for_a_layer() {
 }
 
 #[test]
-fn eager_is_measured_beside_replay_without_touching_the_run() {
+fn eager_and_replay_are_measured_without_changing_the_run() {
     let mut robot = Robot::open(None);
     robot.train_to_the_end(40);
     let loss = robot.app().studio.training.history.curves.loss.raw.values().to_vec();
@@ -364,7 +364,7 @@ fn a_run_without_update_metrics_shows_no_updates() {
 }
 
 #[test]
-fn the_layout_is_put_back() {
+fn the_layout_is_reset() {
     let mut robot = Robot::open(None);
     robot.window.state_mut().panels.tabs =
         egui_tiles::Tree::new_tabs(egui::Id::unique("few"), vec![Tab::Arena, Tab::Capture]);

@@ -38,7 +38,7 @@ fn train(robot: &mut Robot, steps: &str) {
     });
 }
 
-/// A window that made runs of so many steps, and has reset the last one.
+/// A window that made runs of these lengths, and has reset the last one.
 fn with_runs(folder: &std::path::Path, steps: &[&str]) -> Robot {
     let mut robot = open(folder);
     steps.iter().for_each(|steps| train(&mut robot, steps));
@@ -63,7 +63,7 @@ fn a_window_that_can_keep_no_runs_says_why() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("letter"), "a letter").unwrap();
     let mut places = vec![folder.path().join("letter"), folder.path().join("letter/runs")];
-    // Nobody makes folders there, whoever they are.
+    // No user can create folders there.
     places.extend(cfg!(target_os = "linux").then(|| "/proc/runs".into()));
     for place in places {
         let mut robot = Robot::start(Startup { runs: Some(RunStore::at(&place)), ..Startup::default() });
@@ -96,13 +96,13 @@ fn runs_are_kept_compared_named_and_pinned() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     train(&mut robot, "40");
-    // What is kept is not lost: nothing asks about weights.
+    // A kept run is not lost: no question about weights appears.
     assert!(!robot.app().studio.training.has_unsaved_weights());
     robot.set("L0 units", "32");
     train(&mut robot, "25");
     show(&mut robot, Tab::Runs);
     let newest = ids(robot.app())[0].clone();
-    // A network that was edited has a name of its own.
+    // An edited network has a distinct name.
     robot.press("Run digits-mlp (layers[0].units 32)");
     robot.window.run_steps(3);
     robot.until("the curves", |app| app.studio.runs.loaded.contains_key(&newest));
@@ -132,7 +132,7 @@ fn runs_are_kept_compared_named_and_pinned() {
     let before = place(&robot);
     robot.press("Pin run as baseline");
     robot.window.run_steps(2);
-    // What takes its place has its width.
+    // The button that replaces it has the same width.
     assert!(before.is_some() && place(&robot) == before && robot.sees("Unpin the baseline"));
     show(&mut robot, Tab::Train);
     assert!(robot.sees("baseline narrow"));
@@ -149,7 +149,7 @@ fn a_run_of_another_program_appears_in_the_table() {
     let mut other = open(folder.path());
     train(&mut other, "10");
     robot.until("the run of the other window", |app| app.studio.runs.entries.len() == 1);
-    // A list that was read while another tab was shown is read again when the table is back.
+    // A list that was read while another tab was shown is read again when the table is shown.
     show(&mut robot, Tab::Arena);
     train(&mut other, "12");
     assert_eq!(robot.app().studio.runs.entries.len(), 1);
@@ -158,7 +158,7 @@ fn a_run_of_another_program_appears_in_the_table() {
 }
 
 #[test]
-fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
+fn a_run_is_hidden_deleted_after_a_question_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = with_runs(folder.path(), &["10"]);
     show(&mut robot, Tab::Runs);
@@ -169,7 +169,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
     assert!(robot.sees("Every run is hidden"));
     perform(&mut robot, RunsCommand::ShowHidden);
     perform(&mut robot, RunsCommand::Select(id.clone()));
-    // The recorder lets go of the run a moment after the reset.
+    // The recorder releases the run shortly after the reset.
     let store = RunStore::at(folder.path().join("runs"));
     robot.until("the recorder's end", |_| !store.is_busy(&id));
     perform(&mut robot, RunsCommand::Delete);
@@ -184,7 +184,7 @@ fn a_run_is_hidden_deleted_after_a_question_and_brought_back() {
 }
 
 #[test]
-fn the_trash_lists_what_was_deleted_with_both_ways_out() {
+fn the_trash_lists_deleted_runs_and_can_restore_or_delete_them() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = with_runs(folder.path(), &["10", "12"]);
     let (store, all) = (RunStore::at(folder.path().join("runs")), ids(robot.app()));
@@ -198,20 +198,20 @@ fn the_trash_lists_what_was_deleted_with_both_ways_out() {
     robot.window.get_all_by_label("Restore digits-mlp").next().expect("a way back").click();
     robot.until("one of them back", |app| count(app) == 1 && app.studio.runs.entries.len() == 1);
     let [back, gone] = if ids(robot.app())[0] == all[0] { [&all[0], &all[1]] } else { [&all[1], &all[0]] };
-    robot.press("Delete for good… digits-mlp");
+    robot.press("Delete permanently… digits-mlp");
     robot.window.run_steps(2);
-    // Enter gives the answer that destroys nothing.
-    assert!(robot.sees("Delete digits-mlp for good?"));
+    // Enter chooses the answer that destroys nothing.
+    assert!(robot.sees("Delete digits-mlp permanently?"));
     robot.keys(&[egui::Key::Enter]);
     robot.window.run_steps(2);
-    assert!(!robot.sees("Delete digits-mlp for good?"));
+    assert!(!robot.sees("Delete digits-mlp permanently?"));
     assert!(store.trash().path(gone).is_dir());
     robot.press("Empty the trash…");
     robot.window.run_steps(2);
-    robot.press("Delete for good");
+    robot.press("Delete permanently");
     robot.until("the empty trash", |app| count(app) == 0);
     assert!(!store.trash().path(gone).exists() && store.path(back).is_dir());
-    // The undo of the deletion has nothing left that is not there.
+    // The undo of the deletion has nothing left to restore.
     robot.press("Trash");
     robot.until("the runs", |app| !app.studio.runs.trash.is_shown);
     assert!(robot.sees("Run digits-mlp"));
@@ -234,7 +234,7 @@ fn a_run_is_exported_and_its_network_opened() {
     }
     let rows = std::fs::read_to_string(folder.path().join("a.csv")).unwrap().lines().count();
     assert_eq!(rows, 13);
-    // A file that is there is asked about.
+    // For an existing file a question appears.
     std::fs::write(folder.path().join("a.csv"), "a letter").unwrap();
     request(&mut robot, Request::ExportRuns { format: Format::Csv, path: folder.path().join("a.csv"), replace: false });
     let started = std::time::Instant::now();
@@ -251,7 +251,7 @@ fn a_run_is_exported_and_its_network_opened() {
     assert_eq!(robot.value("L0 units"), "48");
 }
 
-/// A window that makes a capsule of so many steps, and where.
+/// A window that makes a capsule of this many steps, and its path.
 fn making_a_capsule(folder: &Path, steps: &str) -> (Robot, PathBuf) {
     let path = folder.join("net.capsule");
     let mut robot = open(folder);
@@ -261,7 +261,7 @@ fn making_a_capsule(folder: &Path, steps: &str) -> (Robot, PathBuf) {
 }
 
 #[test]
-fn a_capsule_is_made_and_replayed_to_the_bit() {
+fn a_capsule_is_made_and_replayed_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let (mut robot, path) = making_a_capsule(folder.path(), "15");
     robot.until("the capsule", |_| path.exists());
@@ -322,7 +322,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
     robot.press("Discard changes");
     robot.settle();
     assert!(robot.app().studio.training.state.is_none() && robot.sees("The run digits-mlp is kept."));
-    // Its curves stand behind those of the next run, where that is wanted.
+    // Its curves are behind those of the next run, if that is wanted.
     robot.press("Pin run as baseline");
     assert_eq!(robot.app().studio.runs.baseline.id.as_ref(), Some(&id));
     robot.choose(UiCommand::Train);
@@ -336,7 +336,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
         robot.app().studio.notice.as_ref().unwrap().actions[1],
         UiCommand::Runs(RunsCommand::ContinueRun(_))
     ));
-    // The number of problems comes before the notice, and moves it.
+    // The number of mistakes comes before the notice, and moves it.
     robot.settle();
     robot.window.run_steps(2);
     robot.press("Show in Runs");
@@ -348,7 +348,7 @@ fn a_run_that_another_network_replaces_is_reported_as_kept() {
 }
 
 #[test]
-fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back_with_it() {
+fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_restored_with_its_pin() {
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
     robot.train(100_000_000);
@@ -356,7 +356,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back
     let id = ids(robot.app())[0].clone();
     perform(&mut robot, RunsCommand::Select(id.clone()));
     show(&mut robot, Tab::Runs);
-    // While it is trained, the button says why not, and so does the key.
+    // While it is trained, the button says why it is disabled, and so does the key.
     let delete = |robot: &Robot| {
         let button = robot.window.query_all_by_role_and_label(Role::Button, "Delete run…").next().expect("a button");
         (button.accesskit_node().is_disabled(), button.rect().center())
@@ -373,7 +373,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back
     robot.press("Stop");
     robot.until("the stop", |app| app.studio.training.is_stopped());
     robot.window.run_steps(3);
-    // The question says what becomes of the tab.
+    // The question says what happens to the tab.
     robot.press("Run digits-mlp");
     robot.keys(&[egui::Key::Delete]);
     robot.window.run_steps(2);
@@ -390,7 +390,7 @@ fn the_run_on_the_train_tab_is_deleted_once_it_is_stopped_and_its_pin_comes_back
 }
 
 #[test]
-fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
+fn the_table_of_runs_is_navigated_and_runs_are_deleted_by_keyboard() {
     use egui::Key;
     let folder = tempfile::tempdir().unwrap();
     let mut robot = open(folder.path());
@@ -411,12 +411,12 @@ fn the_table_of_runs_is_walked_through_and_thinned_out_by_keyboard() {
         robot.keys(&[Key::Delete]);
         robot.window.run_steps(2);
         assert!(robot.sees("Delete digits-mlp?"));
-        // Enter confirms; the keyboard is back on the table, and on the run that takes the place.
+        // Enter confirms; the focus is back on the table, and on the run that takes the deleted one's place.
         robot.keys(&[Key::Enter]);
         robot.until("the deletion", |app| app.studio.runs.entries.len() == left);
         robot.until("the neighbour", |app| app.studio.runs.selected == [newest[left - 1].clone()]);
     }
-    // A tick in the table leads the keyboard there, too.
+    // A click on a check box in the table moves the focus there, too.
     robot.press("Undo");
     robot.window.get_by_role_and_label(Role::CheckBox, "Compare digits-mlp").click();
     robot.window.run_steps(3);
@@ -431,7 +431,7 @@ fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     let mut robot = open(folder.path());
     train(&mut robot, "40");
     let id = ids(robot.app())[0].clone();
-    // The Train tab shows the loss that the table of runs shows.
+    // The Train tab shows the same loss as the table of runs.
     let loss = robot.app().studio.runs.entries[0].record.loss.expect("a loss");
     assert!(robot.sees(&stepgraph::studio::view_models::format::number(loss)), "{loss}");
     let stats = robot.app().studio.training.rates.statistics;
@@ -446,7 +446,7 @@ fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     perform(&mut robot, RunsCommand::PinRun(id.clone()));
     robot.window.state_mut().remember(Some(&mut memory));
     assert_eq!(pinned(&memory), Some(Some(id)));
-    // What has not changed is not written again.
+    // Unchanged data are not written again.
     let mut other = Memory::default();
     robot.window.state_mut().remember(Some(&mut other));
     assert_eq!(pinned(&other), None);

@@ -1,4 +1,4 @@
-//! What the window shows of networks that read sequences.
+//! The window's views of networks that read sequences.
 
 use crate::robot::Robot;
 use egui::accesskit::Role;
@@ -23,7 +23,7 @@ fn train(robot: &mut Robot) {
     robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
 }
 
-/// A window in which a preset has made some steps, with the Predictions tab before it.
+/// A window in which a preset has made some steps, with the Predictions tab shown.
 fn trained(preset: &str) -> Robot {
     let mut robot = Robot::open(Some(preset));
     train(&mut robot);
@@ -52,7 +52,7 @@ fn the_tokens_of_a_sample_show_their_losses() {
     robot.until("the next sample", |app| {
         app.studio.predictions.inside.as_ref().is_some_and(|view| view.asked.sample != first)
     });
-    // The answers to many samples are a page beside it, and come when somebody looks.
+    // The predictions for many samples are on another page, and arrive when it is shown.
     robot.press("Confusion matrix");
     robot.until("the answers", |app| app.studio.predictions.view.is_some());
     robot.window.run_steps(2);
@@ -88,7 +88,7 @@ fn a_text_is_written_while_the_run_trains_and_after_it() {
 }
 
 #[test]
-fn one_selection_leads_to_the_map_of_a_layer() {
+fn selecting_a_layer_shows_its_attention_map() {
     let mut robot = trained("gpt-sums");
     robot.until("the pages", |app| app.studio.predictions.facts.writes);
     robot.press("Attention");
@@ -103,7 +103,7 @@ fn one_selection_leads_to_the_map_of_a_layer() {
     robot.press("Next head");
     robot.until("the next head", |app| app.studio.predictions.inside.as_ref().is_some_and(|v| v.asked.head == 1));
     robot.window.run_steps(2);
-    // The keys go from cell to cell, and what is known of it can be read.
+    // The keys move from cell to cell, and the information about a cell can be read.
     let map = robot.window.get_by_role_and_label(Role::Image, "Attention of head 2");
     map.focus();
     robot.window.run_steps(2);
@@ -133,8 +133,8 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
     for (page, message) in [
         (AnswersPage::Attention, "This network has no attention"),
         (AnswersPage::Writing, "This network predicts no tokens"),
-        (AnswersPage::Tokens, "This network has no class at each position"),
-        (AnswersPage::Confusion, "This network has nothing of the kind"),
+        (AnswersPage::Tokens, "This network does not predict a class at each position"),
+        (AnswersPage::Confusion, "This network has nothing to show here"),
     ] {
         perform(&mut robot, UiCommand::Predictions(PredictionsCommand::Show(page)));
         assert!(robot.sees(message), "{message}");
@@ -142,7 +142,7 @@ fn states_and_forecasts_are_shown_and_what_is_missing_is_named() {
 }
 
 #[test]
-fn samples_of_text_are_read_as_text() {
+fn samples_of_text_are_shown_as_text() {
     let mut robot = Robot::open(Some("gpt-sums"));
     perform(&mut robot, UiCommand::ShowTab(Tab::Data));
     robot.until("the sums", |app| app.studio.samples.is_current);

@@ -13,12 +13,12 @@ fn show(robot: &mut Robot, tab: Tab) {
 }
 
 #[test]
-fn in_a_small_window_the_panels_are_hidden_and_nothing_sticks_out() {
+fn in_a_small_window_the_panels_are_hidden_and_everything_fits() {
     for [width, height] in [[900.0, 600.0], [720.0, 480.0]] {
         let mut robot = Robot::open(Some("stress-200"));
         robot.window.set_size(Vec2::new(width, height));
         robot.window.run_steps(4);
-        assert!(!robot.sees("To the selection before"));
+        assert!(!robot.sees("Back to the previous selection"));
         for tab in Tab::ALL {
             show(&mut robot, tab);
             for name in ["Stop", "Step", "Reset", "Undo", "Inspector"] {
@@ -83,7 +83,7 @@ fn held_out_points_are_at_multiples_of_a_round_number() {
 }
 
 #[test]
-fn nothing_in_the_top_bar_covers_another_thing() {
+fn nothing_in_the_top_bar_overlaps() {
     let mut robot = Robot::open(None);
     robot.set("steps", "100000000");
     let check = |robot: &Robot, when: &str| {
@@ -115,7 +115,7 @@ fn nothing_in_the_top_bar_covers_another_thing() {
     robot.until("the stop", |app| app.studio.training.is_stopped());
     robot.window.run_steps(2);
     check(&robot, "after a stop");
-    // The line of the Runs tab keeps to its room too; what there is no room for is in its menu.
+    // The line of the Runs tab also stays within its width; items that do not fit are in its menu.
     for width in [1280.0, 900.0, 720.0] {
         robot.window.set_size(Vec2::new(width, 800.0));
         show(&mut robot, Tab::Runs);

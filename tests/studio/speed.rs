@@ -1,8 +1,8 @@
-//! What a frame costs with a large network, and how soon an edit is planned.
+//! The time of a frame with a large network, and the time from an edit to its plan.
 //!
-//! `cargo test --release --test studio speed -- --nocapture` holds the budgets of the design: 8 ms of CPU a frame,
-//! tessellation included, and 50 ms from an edit to its plan. Unoptimised and beside other tests the bounds are
-//! loose: they catch what grows with the network.
+//! `cargo test --release --test studio speed -- --nocapture` checks the design's budgets: 8 ms of CPU for a frame,
+//! including tessellation, and 50 ms from an edit to its plan. In debug builds and beside other tests the bounds are
+//! loose: they find times that grow with the network.
 
 use crate::robot::Robot;
 use egui_kittest::Harness;
@@ -20,9 +20,9 @@ use stepgraph::studio::widgets::arena_map::{Axis, Highlight, Window, map_ui};
 use stepgraph::train::runs::LayerCurves;
 use stepgraph::train::{AttentionMap, Insight, PositionAnswer, Spans, StepReport, WritingEvent};
 
-/// Milliseconds of CPU that a frame may take.
+/// The limit of a frame's CPU time, in milliseconds.
 const FRAME_MS: f64 = if cfg!(debug_assertions) { 100.0 } else { 8.0 };
-/// Milliseconds from an edit to its plan.
+/// The limit of the time from an edit to its plan, in milliseconds.
 const PLAN_MS: f64 = if cfg!(debug_assertions) { 2000.0 } else { 50.0 };
 
 /// The median time of a frame: its layout, its accessibility tree, and its triangles.
@@ -77,7 +77,7 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
     let app = robot.window.state_mut();
     app.studio.training.state = Some(stepgraph::train::RunState::Stopped);
     app.studio.training.steps(&reports);
-    // A curve for every layer, full to its bound.
+    // A curve for every layer, with the largest number of points.
     let plan = app.studio.plan.clone().expect("a plan");
     let mut layers = LayerCurves::of(&plan.compiled.model);
     let trained = plan.compiled.model.params.iter().filter(|p| p.kind.is_trained()).count();
@@ -94,7 +94,7 @@ fn a_frame_stays_cheap_with_200_layers_and_long_curves() {
         let found = frame_ms(&mut robot.window);
         held(tab, found, FRAME_MS);
     }
-    // Reports keep coming while the curves are watched.
+    // Reports arrive while the curves are shown.
     robot.window.query_all_by_label("Train").last().expect("a tab").click();
     robot.window.run_steps(4);
     let mut live = Vec::new();
@@ -250,7 +250,7 @@ fn long_samples_and_texts_stay_smooth() {
         robot.window.hover_at(egui::Pos2::new(560., 420.));
         robot.window.run_steps(2);
         held(&format!("{page:?} of {POSITIONS} positions"), frame_ms(&mut robot.window), FRAME_MS);
-        // An answer that comes makes the picture anew.
+        // A new answer makes the picture again.
         let mut times: Vec<f64> = (0..15)
             .map(|_| {
                 robot.window.state_mut().studio.predictions.generation += 1;
@@ -284,7 +284,7 @@ fn long_samples_and_texts_stay_smooth() {
 }
 
 #[test]
-fn an_edit_is_planned_at_once() {
+fn an_edit_is_planned_within_its_budget() {
     let mut robot = large();
     let mut took = Vec::new();
     for units in ["72", "80", "88", "96", "104"] {

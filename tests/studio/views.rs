@@ -17,7 +17,7 @@ fn plan() -> PlanView {
 }
 
 #[test]
-fn the_network_is_a_line_a_layer() {
+fn the_network_has_one_line_for_each_layer() {
     let preset = presets::digits();
     let checked = check(&preset);
     let text = NetworkView::new(&preset, Some(&checked), None, None, &[]).to_string();
@@ -28,7 +28,7 @@ fn the_network_is_a_line_a_layer() {
 }
 
 #[test]
-fn mistakes_stand_where_they_are_made() {
+fn mistakes_are_on_the_layers_that_cause_them() {
     let mut preset = presets::digits();
     preset.layers.remove(2);
     preset.layers.insert(0, stepgraph::model::LayerKind::from_name("conv2d").expect("known").example());
@@ -45,7 +45,7 @@ fn mistakes_stand_where_they_are_made() {
 }
 
 #[test]
-fn the_step_is_a_row_an_operation() {
+fn the_step_has_one_row_for_each_operation() {
     let plan = plan();
     let row = plan.ops[0].to_string();
     assert!(
@@ -97,7 +97,7 @@ fn a_selection_reaches_layers_ops_and_buffers() {
 }
 
 #[test]
-fn the_notes_of_data_say_what_training_lacks() {
+fn the_notes_of_data_say_what_the_training_part_lacks() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.csv"), "1,2,ant\n".repeat(6) + &"2,1,bee\n".repeat(2)).unwrap();
     let key = |loss, target| DataKey {
@@ -129,7 +129,7 @@ fn the_notes_of_data_say_what_training_lacks() {
         text.contains("note: no training sample is of the class \"bee\", so the network cannot learn it"),
         "{text}"
     );
-    assert!(text.contains("note: the table is read without a header, so columns are taken by position"), "{text}");
+    assert!(text.contains("note: the table is read without a header, so columns are identified by position"), "{text}");
     std::fs::write(folder.path().join("t.csv"), "a,a,y\n1,2,1000\n2,1,3000\n".to_owned() + &"1,1,0\n".repeat(2))
         .unwrap();
     let mut values = key(LossSpec::MSE, TargetColumn::Last);

@@ -1,4 +1,4 @@
-//! Joined sources: rows, columns of one table, texts, and every mistake at its place.
+//! Joined sources: rows, columns of one table, texts, and mistakes reported at the right field.
 
 use super::*;
 use crate::data::{Samples, Target, load, load_as, load_to_show};
@@ -69,19 +69,19 @@ fn columns_of_one_table_are_divided_among_inputs() {
     let set = load(&spec(&sources, "facts"), &asked, folder.path()).unwrap();
     let names: Vec<&str> = set.inputs.iter().map(|input| input.name.as_str()).collect();
     assert_eq!((names, set.len(), set.value_names()[1].as_str()), (vec!["words", "facts", "other"], 4, "x.facts"));
-    // A text is its bytes, filled up with zeros or cut.
+    // A text is its bytes, padded with zeros or truncated.
     let Samples::Tokens(tokens) = &set.inputs[0].values else { panic!("tokens") };
     let bytes: Vec<u8> = tokens.iter().map(|token| u8::try_from(*token).unwrap()).collect();
     assert_eq!(&bytes, b"ann\0\0bob\0\0charldan\0\0");
     assert!(set.notes.iter().any(|note| note.starts_with("words: 1 text of more than 5 bytes")), "{:?}", set.notes);
-    // Only the three lines that train set mean and deviation.
+    // Only the three training lines determine mean and deviation.
     let facts = numbers(&set, 1);
     assert!((facts[0] + 1.224_745).abs() < 1e-5 && facts[2] == 0.0 && (facts[6] - 2.449_49).abs() < 1e-5, "{facts:?}");
     assert_eq!(numbers(&set, 2), [5.0, 6.0, 7.0, 9.0]);
     assert!(
         matches!(&set.target, Target::Classes { labels, names, .. } if labels[..] == [1, 0, 1, 0] && names[1] == "yes")
     );
-    // What is learnt of the data belongs to the weights, input by input.
+    // Everything learnt from the data belongs to the weights, input by input.
     let known = &set.preprocessing;
     assert_eq!(
         (known.inputs.len(), &known.classes, known.scaling.is_none()),
@@ -112,7 +112,7 @@ fn other_data_are_prepared_as_the_weights_were_trained() {
 }
 
 #[test]
-fn mistakes_are_at_their_place() {
+fn mistakes_are_reported_at_their_field() {
     let folder = folder();
     let facts = || ("facts", csv("t.csv", kind(), &["a", "b"], true));
     let more = || ("more", csv("t.csv", kind(), &["c"], true));
@@ -135,7 +135,7 @@ fn mistakes_are_at_their_place() {
         "input": {"batch": 2}, "layers": [{"type": "dense", "units": 2}], "loss": {"type": "mse"},
         "optimizer": {"type": "sgd", "lr": 0.1}}"#;
     assert_eq!(error.mistake(&crate::model::read_preset(document).unwrap()).path, "inputs.facts.shape");
-    // Who looks at data sees them all the same.
+    // Views of the data show all of them in the same way.
     let (shown, why) = load_to_show(&spec(&[facts(), more()], "more"), &wide, folder.path()).unwrap();
     assert!(shown.len() == 4 && why.is_some() && shown.inputs.len() == 2);
     let missing = ("more", csv("none.csv", kind(), &["c"], true));

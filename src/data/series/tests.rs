@@ -13,7 +13,7 @@ fn request(input: [usize; 2], output: usize) -> Request {
     Request { inputs: vec![NamedInput::only(input.into())], output: [output].into(), loss: LossSpec::MSE, seed: 0 }
 }
 
-/// A day, a value that counts, one that counts by tens, and one that stays.
+/// A date, a value that counts, one that counts by tens, and a constant one.
 fn table(lines: usize) -> String {
     let line = |i: usize| format!("day {i},{i},{},7\n", i * 10);
     ["day,a,b,c\n".to_owned()].into_iter().chain((0..lines).map(line)).collect()
@@ -25,15 +25,15 @@ fn values(set: &Dataset) -> &[f32] {
 }
 
 #[test]
-fn a_stretch_begins_at_every_line_and_none_overlaps_the_held_out_part() {
+fn a_window_begins_at_every_line_and_none_overlaps_the_held_out_part() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s.csv"), table(30)).unwrap();
     let spec = DataSpec { held_out: 5.0, ..spec(&["b", "a"], 4, 2) };
     let set = load(&spec, &request([4, 2], 4), folder.path()).unwrap();
     let parts = split(set.len(), &spec, 0).unwrap();
-    // Of 25 stretches the last 5 are held out, and the 5 before them share lines with these.
+    // Of 25 windows the last 5 are held out, and the 5 before them share lines with these.
     assert_eq!((set.len(), parts.train.len(), parts.held_out), (25, 15, vec![20, 21, 22, 23, 24]));
-    // The lines of the training part are those up to 20: mean 9.5, and 10 times as much of b.
+    // The training part has the lines up to 20: mean 9.5, and 10 times as much for b.
     let scaling = set.preprocessing.scaling.as_ref().unwrap();
     assert_eq!((scaling.mean.len(), scaling.mean[0], scaling.mean[1]), (8, 95.0, 9.5));
     let (x, y) = (set.sample_slice(3), &values(&set)[3 * 4..4 * 4]);
@@ -50,7 +50,7 @@ fn a_stretch_begins_at_every_line_and_none_overlaps_the_held_out_part() {
 }
 
 #[test]
-fn a_column_that_does_not_change_becomes_0() {
+fn a_constant_column_becomes_0() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("s.csv"), table(20)).unwrap();
     let set = load(&spec(&["c"], 3, 1), &request([3, 1], 1), folder.path()).unwrap();
@@ -58,7 +58,7 @@ fn a_column_that_does_not_change_becomes_0() {
 }
 
 #[test]
-fn what_is_wrong_with_a_series_is_said_with_its_place() {
+fn mistakes_in_a_series_are_reported_with_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |text: &str, spec: &DataSpec| {
         fs::write(folder.path().join("s.csv"), text).unwrap();
@@ -79,6 +79,6 @@ fn waves_can_be_forecast_better_than_by_repeating_them() {
     let spec = DataSpec::of(DataSource::Waves { samples: 50, noise: 0.0 });
     let set = load(&spec, &request([48, 1], 12), "".as_ref()).unwrap();
     assert_eq!((set.len(), set.x().len(), values(&set).len()), (50, 50 * 48, 50 * 12));
-    assert!(set.notes[0].starts_with("to repeat the last value has a mean squared error of "), "{:?}", set.notes);
+    assert!(set.notes[0].starts_with("repeating the last value has a mean squared error of "), "{:?}", set.notes);
     assert_eq!(set, load(&spec, &request([48, 1], 12), "".as_ref()).unwrap());
 }

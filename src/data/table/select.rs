@@ -1,27 +1,28 @@
-//! Which columns of a table are features, in which order, and which one is the target.
+//! Selects the columns of a table that are features, their order, and the target column.
 
 use crate::data::error::{Side, listed, quoted};
 use crate::data::{DataError, Place, Preprocessing};
 use crate::model::{ColumnRange, TargetColumn};
 use std::collections::{HashMap, HashSet};
 
-/// Which columns of a table are features, and how they are read. By default all but the target, as numbers.
+/// Which columns of a table are features, and how they are read. By default all but the target are features, read as
+/// numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FeatureColumns {
-    /// Without any, all but the target.
+    /// If this is empty, all columns but the target.
     pub ranges: Vec<ColumnRange>,
-    /// Tokens of a sample, where the only feature is a text whose bytes are tokens: a shorter text is filled up with
-    /// zeros, a longer one is cut.
+    /// Tokens of a sample, if the only feature is a text whose bytes are tokens: a shorter text is padded with zeros, a
+    /// longer one is truncated.
     pub text: Option<usize>,
-    /// Whether there is no target in the table: it is then 0 for every line.
+    /// Whether the table has no target: then the target is 0 for every line.
     pub without_target: bool,
 }
 
 /// The columns of a table that are read, by number.
 pub(super) struct Selected {
-    /// A name for every column, no two alike.
+    /// A distinct name for every column.
     pub(super) names: Vec<String>,
-    /// `None` where the table has no target.
+    /// `None` if the table has no target.
     pub(super) target: Option<usize>,
     /// In the order of a sample's features.
     pub(super) features: Vec<usize>,
@@ -29,7 +30,7 @@ pub(super) struct Selected {
     pub(super) notes: Vec<String>,
 }
 
-/// The columns that the preset asks for.
+/// The columns that the preset selects.
 #[derive(Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) target: &'a TargetColumn,
@@ -44,8 +45,8 @@ fn name_of(names: &[String], column: usize) -> String {
     }
 }
 
-/// The names, with a number behind each that repeats one before it: `a`, `a.1`, `a.2`. pandas names the columns of a
-/// table in the same way. A number is skipped if a column has that name already.
+/// The names, with a number after each repeated one: `a`, `a.1`, `a.2`, as in pandas. A number is skipped if another
+/// column already has that name.
 fn distinct(names: &[String]) -> Vec<String> {
     let given: HashSet<&str> = names.iter().map(String::as_str).collect();
     let mut used: HashMap<&str, usize> = HashMap::new();
@@ -66,12 +67,12 @@ fn distinct(names: &[String]) -> Vec<String> {
     out
 }
 
-/// Chooses the columns: those that are asked for, without any every one but the target in the file's order, or those
-/// that `known` names, in its order, where it and the file have a header. `names` are those of the first line `line`,
-/// empty where that is no header.
+/// Selects the columns: those that the preset names; without any, all but the target in the file's order; or those that
+/// `known` names, in its order, if both it and the file have a header. `names` are those of the first line `line`,
+/// empty if that is not a header.
 ///
 /// # Errors
-/// Where the target or a feature is missing.
+/// If the target or a feature is missing.
 pub(super) fn select(
     file: &str,
     line: u64,
@@ -105,21 +106,21 @@ pub(super) fn select(
     Ok(selected)
 }
 
-/// A note about columns that are identified by position; nothing if the table's own header names them.
+/// A note about columns that are identified by position; `None` if the table's own header names them.
 fn by_position(target: Option<usize>, header: bool, known: Option<&Preprocessing>) -> Option<String> {
     let column = target? + 1;
     match known {
         Some(known) if known.is_named => Some(format!(
-            "the table has no header, so its columns are taken by position: column {column} is the target, and the \
-             others are, in this order, {}",
+            "the table has no header, so its columns are identified by position: column {column} is the target, and \
+             the others are, in this order, {}",
             listed(&known.features)
         )),
         Some(known) if header && !known.features.is_empty() => Some(format!(
-            "the weights were trained on a table without a header, so columns are taken by position whatever their \
-             names are: column {column} is the target"
+            "the weights were trained on a table without a header, so columns are identified by position, whatever \
+             their names are: column {column} is the target"
         )),
         _ if !header => Some(format!(
-            "the table is read without a header, so columns are taken by position: column {column} is the target; \
+            "the table is read without a header, so columns are identified by position: column {column} is the target; \
              where the first line holds names, set data.header to true"
         )),
         _ => None,
@@ -130,15 +131,15 @@ fn by_position(target: Option<usize>, header: bool, known: Option<&Preprocessing
 struct Header<'a> {
     file: &'a str,
     line: u64,
-    /// The cells of that line; empty texts where it is no header.
+    /// The cells of that line; empty texts if it is not a header.
     names: &'a [String],
-    /// A name for every column, no two alike.
+    /// A distinct name for every column.
     distinct: Vec<String>,
     is_there: bool,
 }
 
 impl Header<'_> {
-    /// The target, where the table has one, or a column that is named as the target and is no feature.
+    /// The target, if the table has one, or a column that is named as the target and is not a feature.
     fn asked_target(&self, asked: Asked<'_>) -> Result<Option<usize>, DataError> {
         match asked.target {
             TargetColumn::Last if asked.features.without_target => Ok(None),
@@ -170,14 +171,14 @@ impl Header<'_> {
         Ok(out)
     }
 
-    /// The column of this number; what is expected, where there is none.
+    /// The column of this number, or an error that says what is expected.
     fn numbered(&self, index: usize) -> Result<usize, String> {
         let width = self.names.len();
         let expected = || format!("a number from 0, the first column, to {}, the last", width - 1);
         if index < width { Ok(index) } else { Err(expected()) }
     }
 
-    /// A column that is asked for as a feature.
+    /// A column that is selected as a feature.
     fn feature(&self, asked: &TargetColumn) -> Result<usize, DataError> {
         match asked {
             TargetColumn::Last => Ok(self.names.len() - 1),
@@ -208,7 +209,7 @@ impl Header<'_> {
         let mut columns: HashMap<&str, usize> = others.map(|column| (self.distinct[column].as_str(), column)).collect();
         let mut features = Vec::with_capacity(known.features.len());
         let mut missing = Vec::new();
-        // Weights of earlier versions have repeated column names.
+        // Weights saved by earlier versions have repeated column names.
         let wanted = distinct(&known.features);
         for name in &wanted {
             match columns.remove(name.as_str()) {
@@ -231,7 +232,7 @@ impl Header<'_> {
         Ok(Selected { names: Vec::new(), target, features, notes })
     }
 
-    /// The target as the preset names it; where that gives a number, the column that the weights were trained with.
+    /// The target as the preset names it; if the preset gives a number, the column that the weights were trained with.
     fn known_target(&self, asked: &TargetColumn, known: &Preprocessing) -> Result<usize, DataError> {
         let wanted = known.targets.first().filter(|_| !matches!(asked, TargetColumn::Name(_)));
         let Some(wanted) = wanted else { return self.target(asked) };
@@ -258,7 +259,7 @@ impl Header<'_> {
         )
     }
 
-    /// The target as the preset asks for it.
+    /// The target as the preset gives it.
     fn target(&self, asked: &TargetColumn) -> Result<usize, DataError> {
         match asked {
             TargetColumn::Last => Ok(self.names.len() - 1),

@@ -42,7 +42,7 @@ fn numbers_and_names_are_read() {
 }
 
 #[test]
-fn a_header_is_found_where_there_is_one() {
+fn a_header_is_detected() {
     for (text, samples) in [
         ("x,y\n1,2\n", 1),
         ("1,2\n3,4\n", 2),
@@ -92,7 +92,7 @@ fn repeated_names_are_numbered_as_pandas_does() {
     let t = table("a,a\n1,2", &named("a.1"));
     assert_eq!((t.feature_names, t.target_name.as_deref()), (vec!["a".to_owned()], Some("a.1")));
     assert!(table("a,b,y\n1,2,0\n", &auto(true)).notes.is_empty());
-    // Weights find the columns by these names, in any order, and weights of earlier versions by equal ones.
+    // Weights find the columns by these names, in any order; weights of earlier versions find them by repeated names.
     let known = |features: &[&str], target: &str| Preprocessing {
         features: features.iter().map(ToString::to_string).collect(),
         is_named: true,
@@ -109,7 +109,8 @@ fn repeated_names_are_numbered_as_pandas_does() {
 
 #[test]
 fn columns_that_are_taken_by_position_are_noted() {
-    let by_position = "the table is read without a header, so columns are taken by position: column 3 is the target";
+    let by_position =
+        "the table is read without a header, so columns are identified by position: column 3 is the target";
     for header in [Header::Auto, Header::No] {
         let t = table("1,2,0\n3,4,1\n", &options(header, TargetColumn::Last, true));
         assert!(t.notes.len() == 1 && t.notes[0].starts_with(by_position), "{:?}", t.notes);
@@ -175,7 +176,7 @@ fn wrong_cells_name_line_and_column() {
 }
 
 #[test]
-fn files_that_are_no_tables() {
+fn files_that_are_not_tables_are_refused() {
     fails("", &auto(true), "t.csv: found an empty file");
     fails("\n\r\n \n", &auto(true), "found an empty file");
     fails("a,b\n", &options(Header::Yes, TargetColumn::Last, true), "found only a header");

@@ -5,7 +5,7 @@ use crate::model::{Content, DataSource, DataSpec, LossSpec, NamedInput, Tokens};
 use std::fs;
 use tempfile::TempDir;
 
-/// What a network of windows of `len` tokens asks for, with an output at every position.
+/// What a network for windows of `len` tokens requires, with an output at every position.
 fn request(len: usize, vocab: usize, loss: LossSpec) -> Request {
     let input = NamedInput { name: "x".into(), content: Content::Tokens { vocab }, shape: [len].into() };
     Request { inputs: vec![input], output: [len, vocab].into(), loss, seed: 3 }
@@ -53,7 +53,7 @@ fn the_target_of_each_byte_is_the_next_one() {
 }
 
 #[test]
-fn a_network_with_one_output_learns_the_token_behind_the_window() {
+fn a_network_with_one_output_learns_the_token_after_the_window() {
     let mut request = asked(3, 256);
     request.output = [256].into();
     let set = read(b"abcdefgh", Tokens::Bytes, &request);
@@ -72,7 +72,7 @@ fn characters_are_numbered_by_code_point() {
 }
 
 #[test]
-fn characters_keep_the_numbers_that_weights_know_them_by() {
+fn characters_keep_the_token_numbers_of_the_weights() {
     let known = Preprocessing { classes: ["z", "a", "b"].map(String::from).into(), ..Preprocessing::default() };
     let folder = folder(b"abaz");
     let set = load_as(&text(Tokens::Chars), &asked(3, 3), folder.path(), &known).unwrap();
@@ -94,7 +94,7 @@ fn the_last_part_is_held_out_and_shares_no_token() {
 }
 
 #[test]
-fn what_is_wrong_with_a_text_is_said_with_its_place() {
+fn mistakes_in_a_text_are_reported_with_their_place() {
     let wanted = asked(8, 256);
     let error = refused(b"abcdefgh", Tokens::Bytes, &wanted);
     assert!(error.contains("t.txt: found 8 tokens, expected at least 9"), "{error}");
@@ -126,7 +126,7 @@ fn a_network_of_numbers_is_advised_to_take_tokens() {
 }
 
 #[test]
-fn additions_are_right_and_none_comes_twice() {
+fn additions_are_correct_and_distinct() {
     let spec = DataSpec::of(DataSource::Sums { samples: 3000 });
     let set = load(&spec, &asked(11, 13), "".as_ref()).unwrap();
     let Target::Windows(windows) = &set.target else { panic!("sums are characters") };
@@ -179,7 +179,7 @@ fn the_tokens_of_a_tokenizer_are_read_as_windows() {
         ("pub fn l\u{e4}".into(), "t() {}\n".into())
     );
     assert_eq!((&*set.preprocessing.classes[335], set.preprocessing.classes.len()), (" fn", 557));
-    // With weights that were trained with it, and with those of another one.
+    // With weights that were trained with this tokenizer, and with weights of another one.
     assert!(load_as(&of_tokenizer(), &asked(5, 557), folder.path(), &set.preprocessing).is_ok());
     let mut other = set.preprocessing.clone();
     other.classes[3] = "x".into();
@@ -191,7 +191,7 @@ fn the_tokens_of_a_tokenizer_are_read_as_windows() {
 }
 
 #[test]
-fn what_is_wrong_with_tokens_of_a_tokenizer_is_said_with_its_place() {
+fn mistakes_in_tokens_of_a_tokenizer_are_reported_with_their_place() {
     let refused = |contents: &[u8], request: &Request| {
         let folder = folder(contents);
         load(&of_tokenizer(), request, folder.path()).unwrap_err().to_string()

@@ -9,8 +9,8 @@ fn of_source() -> Arc<Tokenizer> {
     Tokenizer::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tokenizer.json")).unwrap()
 }
 
-/// Without a part that divides texts into words; blanks are written as characters of their own, one of which comes in
-/// front of every text.
+/// Without a component that splits text into words; blanks are encoded as separate characters, and one is inserted
+/// before every text.
 fn of_sentences() -> Arc<Tokenizer> {
     let mut vocab = serde_json::Map::new();
     let bytes = (0..=255).map(|byte: u8| format!("<{byte:#04X}>"));
@@ -35,7 +35,7 @@ fn of_sentences() -> Arc<Tokenizer> {
     Tokenizer::read(&path).unwrap()
 }
 
-/// The tokens of a text by its pieces, and their number.
+/// The tokens of a text, encoded piece by piece, and the number of pieces.
 fn by_pieces(text: &[u8], tokenizer: &Arc<Tokenizer>) -> Result<(Vec<u32>, usize), DataError> {
     let mut pieces = TextPieces::new(std::io::Cursor::new(text.to_vec()), Arc::clone(tokenizer), "t");
     let (mut tokens, mut count, mut end) = (Vec::new(), 0, 0);
@@ -49,7 +49,7 @@ fn by_pieces(text: &[u8], tokenizer: &Arc<Tokenizer>) -> Result<(Vec<u32>, usize
     Ok((tokens, count))
 }
 
-/// This program's source several times over, with characters of up to four bytes.
+/// This program's source, repeated several times, with characters of up to four bytes.
 fn source(bytes: usize) -> String {
     let own =
         [include_str!("../text_pieces.rs"), include_str!("../../model/preset.rs"), "\u{e4}\u{20ac}\u{1f980}\r\n\n"];
@@ -75,19 +75,19 @@ fn short_texts_and_marks_are_read() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_named_with_their_place() {
+fn bytes_that_are_not_utf8_are_reported_with_their_position() {
     let tokenizer = of_source();
     let mut text = source(300_000).into_bytes();
     text[250_000..250_002].copy_from_slice(&[b'a', 0xff]);
     let error = by_pieces(&text, &tokenizer).unwrap_err().to_string();
     assert!(error.contains("t, byte 250001: found the byte 0xff, expected UTF-8 text"), "{error}");
-    // A character that does not end.
+    // An incomplete character at the end.
     let error = by_pieces(b"abc\xe2\x82", &tokenizer).unwrap_err().to_string();
     assert!(error.contains("t, byte 3: found the byte 0xe2"), "{error}");
 }
 
 #[test]
-fn a_text_without_a_place_for_a_cut_is_refused_where_it_is_long() {
+fn a_long_text_without_a_place_for_a_cut_is_refused() {
     let tokenizer = of_source();
     let line = "x".repeat(300_000);
     assert_eq!(by_pieces(line.as_bytes(), &tokenizer).unwrap().1, 1);

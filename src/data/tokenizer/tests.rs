@@ -1,4 +1,5 @@
-//! A tokenizer of 300 merges over bytes that was trained on this program's source, and others that are made here.
+//! Tests with a tokenizer of 300 merges over bytes that was trained on this program's source, and with others that are
+//! built here.
 
 use super::*;
 use crate::data::mutation::throw;
@@ -27,7 +28,7 @@ fn read(document: &Value) -> Result<Arc<Tokenizer>, DataError> {
 fn tokens_are_those_of_the_reference() {
     let tokenizer = of_source();
     assert_eq!(tokenizer.symbols().len(), 557);
-    // What the tokenizers package of Python makes of them.
+    // The expected tokens were computed with the Python package tokenizers.
     let cases: [(&str, &[u32]); 6] = [
         ("pub fn l\u{e4}uft() {}\n", &[460, 335, 301, 128, 98, 85, 70, 84, 279, 270, 93, 199]),
         ("  a \n\n\tb", &[221, 278, 221, 199, 199, 198, 66]),
@@ -43,7 +44,7 @@ fn tokens_are_those_of_the_reference() {
 }
 
 #[test]
-fn symbols_are_readable_and_each_is_another() {
+fn symbols_are_readable_and_distinct() {
     let tokenizer = of_source();
     let symbols = tokenizer.symbols();
     let token = |text: &str| &*symbols[tokenizer.encode(text).unwrap()[0] as usize];
@@ -51,7 +52,7 @@ fn symbols_are_readable_and_each_is_another() {
         [token("pub"), token(" fn"), token("\n"), token("<|endoftext|>")],
         ["pub", " fn", "\n", "<|endoftext|>"]
     );
-    // Half a character is an escape.
+    // Half a character is escaped.
     assert_eq!(token("\u{e4}"), "\\xc3");
     let mut sorted = symbols.to_vec();
     sorted.sort();
@@ -60,7 +61,7 @@ fn symbols_are_readable_and_each_is_another() {
 }
 
 #[test]
-fn text_comes_as_soon_as_its_characters_are_whole() {
+fn text_is_returned_as_soon_as_its_characters_are_complete() {
     let tokenizer = of_source();
     let text = "let \u{e4} = \"\u{1f980}\";\n";
     let mut continued = Continued::new(Arc::clone(&tokenizer));
@@ -70,7 +71,7 @@ fn text_comes_as_soon_as_its_characters_are_whole() {
         pieces.iter().any(String::is_empty) && pieces.iter().all(|piece| !piece.contains('\u{fffd}')),
         "{pieces:?}"
     );
-    // Bytes that never become a character do not hold up what follows.
+    // Bytes that never become a character do not delay what follows.
     let broken = tokenizer.encode("\u{e4}").unwrap()[0];
     let mut continued = Continued::new(Arc::clone(&tokenizer));
     let written: String =
@@ -79,7 +80,7 @@ fn text_comes_as_soon_as_its_characters_are_whole() {
 }
 
 #[test]
-fn what_changes_tokens_from_run_to_run_is_left_out() {
+fn settings_that_change_tokens_from_run_to_run_are_removed() {
     let mut other = document();
     other["model"]["dropout"] = json!(0.9);
     other["truncation"] = json!({"direction": "Right", "max_length": 2, "strategy": "LongestFirst", "stride": 0});
@@ -95,11 +96,11 @@ fn characters_without_a_token_are_named() {
     assert_eq!(tokenizer.encode("abba").unwrap(), [2, 1, 0]);
     assert_eq!(tokenizer.symbols(), ["a", "b", "ab"]);
     assert_eq!(tokenizer.encode("ab\u{e4}b\u{e4}c"), Err(NoTokens::Unknown(vec![(2, '\u{e4}'), (7, 'c')])));
-    // Letters that are others inside a word may have no token there.
+    // A letter that is encoded differently inside a word may have no token there.
     let mut inside = small.clone();
     inside["model"]["end_of_word_suffix"] = json!("</w>");
     assert!(read(&inside).unwrap_err().to_string().contains("an end_of_word_suffix without an unk_token"));
-    // One for what is unknown stands for all of them.
+    // One token for everything unknown replaces all of them.
     let mut known = small;
     known["model"]["vocab"]["?"] = json!(3);
     known["model"]["unk_token"] = json!("?");
@@ -107,7 +108,7 @@ fn characters_without_a_token_are_named() {
 }
 
 #[test]
-fn a_file_that_is_no_tokenizer_is_refused_with_the_reason() {
+fn a_file_that_is_not_a_tokenizer_is_refused_with_the_reason() {
     let refused = |document: &Value| read(document).unwrap_err().to_string();
     let changed = |change: &dyn Fn(&mut Value)| {
         let mut document = document();
@@ -120,7 +121,7 @@ fn a_file_that_is_no_tokenizer_is_refused_with_the_reason() {
     assert!(error.contains("model.merges[7] \"only\", expected two tokens"), "{error}");
     let error = changed(&|d| d["model"]["merges"][7] = json!(["q", "\u{10ffff}"]));
     assert!(error.contains("model.merges[7] with \"\u{10ffff}\"") || error.contains("model.merges[7] with"), "{error}");
-    // The sum of two tokens that is none: the library would read beyond its memory.
+    // A merge whose result is not a token: the library would read outside its memory.
     let error = changed(&|d| d["model"]["merges"][0] = json!(["<|endoftext|>", "<|endoftext|>"]));
     assert!(
         error.contains("model.merges[0] with \"<|endoftext|><|endoftext|>\", which model.vocab has not"),

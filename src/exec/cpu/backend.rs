@@ -106,7 +106,7 @@ impl StepBackend for Step {
     }
 }
 
-/// Batches are read where the host has them.
+/// Batches are read from the host's memory.
 impl BatchFeed for Step {}
 
 /// An address that was moved in a recorded call.

@@ -1,4 +1,5 @@
-//! A step on numbers that carry a bound for their rounding error: what its kernels may be off by, element by element.
+//! Runs a step on numbers that carry a bound for their rounding error: the largest error of its kernels, element by
+//! element.
 
 use super::kernels::reference::bounded::{Bounded, take_undecided};
 use super::values::Values;
@@ -9,15 +10,15 @@ use crate::lower::LValueId;
 use crate::rewrite::stored_in_half;
 use std::sync::Arc;
 
-/// What rounding to the type in which a step stores its activations adds.
+/// The error of rounding to the type in which a step stores its activations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Storage {
     /// Relative to the value; 0 where activations are stored in `f32`.
     pub relative: f64,
-    /// In absolute terms, for types whose smallest numbers are large.
+    /// Absolute, for types whose smallest numbers are large.
     pub absolute: f64,
-    /// The largest number of the type in which activations are stored, where that is to be regarded: what may be beyond
-    /// it may be infinite, and has no bound.
+    /// The largest number of the type in which activations are stored, if the range matters: values that may exceed it
+    /// may be infinite, and have no bound.
     pub largest: f64,
 }
 
@@ -32,7 +33,8 @@ impl Default for Storage {
 pub struct BoundedStep<const SUM: i32, const PRODUCT: i32> {
     values: Values<Bounded<SUM, PRODUCT>>,
     storage: Storage,
-    /// By value, whether a step with half-width activations stores it so; empty where the type's range does not count.
+    /// By value, whether a step with half-width activations stores it in half width; empty if the type's range does not
+    /// matter.
     narrow: Vec<bool>,
 }
 
@@ -44,11 +46,11 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Self { values: Values::new(compiled), storage, narrow }
     }
 
-    /// Takes over what is in the memory of `step` before it runs: the batch, and everything that survives a step. All
-    /// of it counts as exact but the batch, which is stored as activations are.
+    /// Copies the memory of `step` before it runs: the batch, and everything that survives a step. All values are
+    /// considered exact except the batch, which is stored like activations.
     ///
     /// # Errors
-    /// Where `step` was made from another program.
+    /// If `step` was made from another program.
     pub fn load_state(&mut self, step: &dyn StepBackend) -> Result<(), ExecError> {
         self.values.load_state(step, Bounded::exact)?;
         let inputs: Vec<LValueId> = self.values.compiled().plan.program.inputs.ids().collect();
@@ -56,8 +58,7 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Ok(())
     }
 
-    /// Takes over the arguments of operation `op` as they are in the memory of `step`, which must be of the same
-    /// program.
+    /// Copies the arguments of operation `op` from the memory of `step`, which must have the same program.
     ///
     /// # Errors
     /// As [`Self::load_state`].
@@ -65,11 +66,11 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         self.values.load_arguments(step, op, Bounded::exact)
     }
 
-    /// Runs operations `from..to` with the reference kernels, and says how many maxima had their place decided by
-    /// rounding.
+    /// Runs operations `from..to` with the reference kernels, and returns how many maxima have a position that rounding
+    /// may change.
     ///
     /// # Errors
-    /// Where an operation has no reference kernel.
+    /// If an operation has no reference kernel.
     pub fn run(&mut self, from: usize, to: usize) -> Result<u64, ExecError> {
         take_undecided();
         let compiled = Arc::clone(self.values.compiled());
@@ -80,10 +81,11 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         Ok(take_undecided())
     }
 
-    /// Stores a value for operations to read, and adds what storing rounds by where it does not survive the step.
+    /// Stores a value for the operations that read it, and adds the rounding error of storing unless the value survives
+    /// the step.
     fn store(&mut self, id: LValueId) {
         let program = &self.values.compiled().plan.program;
-        // The output may be kept for those who read it, and is stored as all activations are.
+        // The output may be stored for its readers, and is stored like all activations.
         let is_activation = program.inputs.contains(id) || program.root(id) == program.root(program.output);
         let is_kept = program.value(program.root(id).0).persistent && !is_activation;
         let mut storage = if is_kept { Storage::default() } else { self.storage };
@@ -101,13 +103,13 @@ impl<const SUM: i32, const PRODUCT: i32> BoundedStep<SUM, PRODUCT> {
         }
     }
 
-    /// A real value's elements in memory order; `None` where it holds no reals or was never reached.
+    /// A real value's elements in memory order; `None` if it contains no reals or was never computed.
     #[must_use]
     pub fn reals(&self, id: LValueId) -> Option<&[Bounded<SUM, PRODUCT>]> {
         self.values.reals(id)
     }
 
-    /// The bytes of a value that holds no reals; `None` where it does, or was never reached.
+    /// The bytes of a value that contains no reals; `None` if it does, or was never computed.
     #[must_use]
     pub fn raw(&self, id: LValueId) -> Option<&[u8]> {
         self.values.raw(id)

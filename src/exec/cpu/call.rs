@@ -1,17 +1,17 @@
-//! A bound kernel call: the unit of which a recording is made.
+//! A bound kernel call, the element of a recording.
 
 use crate::ops::OpKind;
 use std::any::Any;
 
-/// The largest number of slots of an operation that CPU kernels look at; later ones are bound for GPUs only.
+/// The largest number of slots of an operation that CPU kernels use; later slots are bound only for GPUs.
 pub const MAX_ARGS: usize = 12;
 
-/// Which share of a call a thread runs.
+/// The share of a call that a thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// This thread, in `0..count`.
     pub index: usize,
-    /// Threads that share the call; 1 where it runs on one thread alone.
+    /// The number of threads that share the call; 1 if a single thread runs it.
     pub count: usize,
     /// The phase of the call, in `0..phases`; a barrier separates phases.
     pub phase: usize,
@@ -21,7 +21,7 @@ impl Part {
     /// The whole of a single-phase call.
     pub const WHOLE: Self = Self { index: 0, count: 1, phase: 0 };
 
-    /// This part's share `[from, to)` of `units` units, cut at multiples of `grain`.
+    /// This part's share `[from, to)` of `units` units, divided at multiples of `grain`.
     #[must_use]
     pub fn range(self, units: usize, grain: usize) -> (usize, usize) {
         let chunks = units.div_ceil(grain);
@@ -35,22 +35,22 @@ impl Part {
 ///
 /// # Safety
 /// Every bound pointer of the call is valid for the operation's dimensions and aligned to 64 bytes, and no other code
-/// touches the outputs meanwhile.
+/// accesses the outputs during the call.
 pub type KernelFn = unsafe fn(&Call, Part);
 
-/// One kernel with its arguments fixed.
+/// One kernel with its fixed arguments.
 pub struct Call {
     pub run: KernelFn,
     pub op: OpKind,
-    /// Pointers by slot of the operation; null where a slot is unused.
+    /// Pointers by slot of the operation; null if a slot is unused.
     pub ptr: [*mut u8; MAX_ARGS],
     /// Index tables that the kernel prepared when it was bound (see its `prepare`); empty for most.
     pub table: Box<[i32]>,
     /// Number of phases; a barrier follows each.
     pub phases: usize,
-    /// Whether the threads share the call; otherwise the first runs it alone.
+    /// Whether the threads share the call; otherwise the first thread runs it alone.
     pub parallel: bool,
-    /// What a test put around the kernel, of a type that only its own entry point knows; nothing in every other step.
+    /// A test's data around the kernel, whose type only the test's entry point knows; `None` in all other steps.
     pub around: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -68,7 +68,7 @@ impl Call {
     }
 }
 
-/// What binding a kernel to an operation gives, before the pointers are known.
+/// The result of binding a kernel to an operation, before the pointers are known.
 pub struct KernelImpl {
     pub run: KernelFn,
     /// Number of phases, at least 1.

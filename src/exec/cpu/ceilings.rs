@@ -1,10 +1,10 @@
-//! What this machine does at most, measured on the threads of a step: floating-point operations, and bytes moved within
-//! each level of memory.
+//! The highest rates of this machine, measured on the threads of a step: floating-point operations, and bytes moved
+//! within each level of memory.
 //!
-//! An operation cannot take less than its arithmetic at the first rate, nor less than its bytes at those of memory:
-//! what the operations before have left in a cache comes at that cache's rate, and only what is more than all caches
-//! nearer to the core hold must come from further out. Each rate is the best of many short trials of several ways to
-//! move numbers; what every core has for itself is measured on one and counted for all. So no operation goes below its
+//! An operation cannot take less time than its arithmetic at the first rate, or than its bytes at the rates of memory:
+//! data that preceding operations have left in a cache come at that cache's rate, and only the part that exceeds the
+//! inner caches comes from further out. Each rate is the best of many short trials of several ways to move numbers.
+//! Resources that every core has for itself are measured on one core and multiplied. So no operation is faster than its
 //! floor.
 
 mod rates;
@@ -15,11 +15,12 @@ use rates::{Footprint, Sharing, arithmetic_rate, traffic_rate};
 use serde::Serialize;
 use std::path::Path;
 
-/// What is moved from memory is as large as this allows, in bytes of all threads.
+/// The size of the data that are moved from memory is limited by this, in bytes of all threads.
 const LARGEST: u64 = 256 << 20;
-/// Bytes of it that one pass goes over, on each thread: few enough for a pass to fall between two interruptions.
+/// The number of those bytes that one pass covers on each thread, small enough for a pass to finish between two
+/// interruptions.
 const WINDOW: usize = 1 << 20;
-/// Sizes of a core's first and second cache and of the shared third, where the system does not report them.
+/// Sizes of a core's first and second cache and of the shared third one, if the system does not report them.
 const USUAL_CACHES: [u64; 3] = [32 << 10, 512 << 10, 8 << 20];
 
 /// One level of memory.
@@ -27,7 +28,7 @@ const USUAL_CACHES: [u64; 3] = [32 << 10, 512 << 10, 8 << 20];
 pub struct Level {
     /// `L1`, `L2`, `L3` or `memory`.
     pub name: &'static str,
-    /// What it holds for all threads together; absent for memory.
+    /// The capacity for all threads together; absent for memory.
     pub holds_bytes: Option<u64>,
     /// Bytes that the threads worked on when its rate was measured.
     pub copied_bytes: u64,
@@ -46,16 +47,16 @@ pub struct Ceilings {
     pub levels: Vec<Level>,
 }
 
-/// The least time of an operation, in microseconds, and what sets it.
+/// The least time of an operation, in microseconds, and what determines it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Floor {
     pub us: f64,
-    /// `arithmetic`, or the level of memory whose rate sets it.
+    /// `arithmetic`, or the level of memory whose rate determines it.
     pub bound: &'static str,
 }
 
 impl Floor {
-    /// At most what was measured.
+    /// The highest rates that were measured.
     #[must_use]
     pub fn at_most(self, us: f64) -> Self {
         Self { us: self.us.min(us), ..self }
@@ -77,8 +78,8 @@ impl Ceilings {
         let mut inner = 0;
         let caches = [("L1", Sharing::Core), ("L2", Sharing::Core), ("L3", Sharing::Machine)];
         for ((name, sharing), holds) in caches.into_iter().zip(capacity) {
-            // Half of a level leaves room for whatever else is there; little more than the level before holds is as
-            // good a sample of this one.
+            // Half of a level leaves room for other data; slightly more than the capacity of the inner level is an
+            // equally good sample of this one.
             let footprints = [holds / 2, (2 * inner).max(holds / 4).min(holds * 3 / 4)].map(|bytes| {
                 let bytes = (bytes.min(LARGEST) / cores) as usize;
                 Footprint { bytes, window: bytes }
@@ -95,16 +96,16 @@ impl Ceilings {
         out
     }
 
-    /// What is in an inner level is at least as near as what is further out: a slower rate there only shows the price
-    /// of starting short loops.
+    /// Data in an inner level are at least as near as data further out: a slower rate there only shows the overhead of
+    /// starting short loops.
     fn settle(&mut self) {
         for inner in (0..self.levels.len().saturating_sub(1)).rev() {
             self.levels[inner].bytes_per_us = self.levels[inner].bytes_per_us.max(self.levels[inner + 1].bytes_per_us);
         }
     }
 
-    /// The higher of each rate of two measurements, where both are of the same threads: whatever else the machine does
-    /// only lowers one. Otherwise these.
+    /// The higher of each rate of two measurements, if both were made with the same threads, because other load only
+    /// lowers a rate. Otherwise `self`.
     #[must_use]
     pub fn or_better(mut self, other: &Self) -> Self {
         if (self.isa, self.threads, self.levels.len()) != (other.isa, other.threads, other.levels.len()) {
@@ -117,8 +118,8 @@ impl Ceilings {
         self
     }
 
-    /// The time below which no operation of so much arithmetic on so many bytes goes, even if all threads share it and
-    /// wait for nothing.
+    /// A lower limit for the time of an operation with this much arithmetic on this many bytes, even if all threads
+    /// share it and never wait.
     #[must_use]
     pub fn floor(&self, flops: u64, bytes: u64) -> Floor {
         let mut floor = Floor { us: flops as f64 / self.flops_per_us, bound: "arithmetic" };
@@ -205,13 +206,13 @@ mod tests {
         let c = two_levels();
         assert_eq!(c.floor(1000, 1000), Floor { us: 10.0, bound: "arithmetic" });
         assert_eq!(c.floor(0, 1000), Floor { us: 2.0, bound: "L2" });
-        // A thousand of them may be in the cache: the rest comes from memory.
+        // A thousand of them may be in the cache; the rest comes from memory.
         assert_eq!(c.floor(0, 1010), Floor { us: 2.02, bound: "L2" });
         assert_eq!(c.floor(0, 1500), Floor { us: 50.0, bound: "memory" });
     }
 
     #[test]
-    fn a_busy_machine_lowers_no_ceiling() {
+    fn the_higher_rates_of_two_measurements_are_kept() {
         let mut slow = two_levels();
         (slow.flops_per_us, slow.levels[0].bytes_per_us) = (50.0, 900.0);
         let both = two_levels().or_better(&slow);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_has_ceilings() {
+    fn the_rates_of_this_machine_can_be_measured() {
         let c = Ceilings::measure(detect_isa(), &mut Pool::new(2).unwrap());
         assert!(c.flops_per_us > 10.0 && c.levels.iter().all(|l| l.bytes_per_us > 10.0), "{c:?}");
         assert_eq!(c.levels.iter().map(|l| l.name).collect::<Vec<_>>(), ["L1", "L2", "L3", "memory"]);
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_read_as_the_system_writes_them() {
+    fn sizes_in_the_systems_format_are_parsed() {
         assert_eq!(
             [size_of_text("48K"), size_of_text("32M"), size_of_text("7")],
             [Some(49_152), Some(1 << 25), Some(7)]

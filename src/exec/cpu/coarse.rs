@@ -1,6 +1,6 @@
-//! A step in the arithmetic of a coarse type, emulated: products read rounded operands, activations and their gradients
-//! are stored in half width, and everything else is `f32`. What it is off by says how much rounding in that type does
-//! to a network.
+//! Runs a step in the emulated arithmetic of a coarse type: products read rounded operands, activations and their
+//! gradients are stored in half width, and everything else is `f32`. Its error shows the effect of rounding in that
+//! type on a network.
 
 use super::values::Values;
 use crate::compile::Compiled;
@@ -14,8 +14,8 @@ use crate::select::cuda::Real;
 use half::{bf16, f16};
 use std::sync::Arc;
 
-/// The values of a compiled step in `f32`, rounded as a GPU's step in a coarse type rounds them. The program must be
-/// one that the reference kernels can run.
+/// The values of a compiled step in `f32`, rounded as in a GPU's step of a coarse type. The program must be one that
+/// the reference kernels can run.
 pub struct CoarseStep {
     values: Values<f32>,
     rounding: Rounding,
@@ -25,8 +25,8 @@ pub struct CoarseStep {
 }
 
 impl CoarseStep {
-    /// With a seed, every value is moved by up to its last place, at random, before it is rounded: kernels add in other
-    /// orders, and round other values than plain loops do.
+    /// With a seed, every value is moved randomly by up to one unit in its last place before it is rounded, because
+    /// kernels add in other orders and round other values than plain loops do.
     #[must_use]
     pub fn new(compiled: Arc<Compiled>, real: Real, loss_scale: f32, seed: Option<u64>) -> Self {
         let program = &compiled.plan.program;
@@ -35,10 +35,10 @@ impl CoarseStep {
         Self { values: Values::new(compiled), rounding, loss_scale, narrow }
     }
 
-    /// Takes over what is in the memory of `step` before it runs, and stores the batch as a step of this type has it.
+    /// Copies the memory of `step` before it runs, and stores the batch as a step of this type does.
     ///
     /// # Errors
-    /// Where `step` was made from another program.
+    /// If `step` was made from another program.
     pub fn load_state(&mut self, step: &dyn StepBackend) -> Result<(), ExecError> {
         self.values.load_state(step, |value| value as f32)?;
         let program = &self.values.compiled().plan.program;
@@ -53,7 +53,7 @@ impl CoarseStep {
     /// Runs operations `from..to`.
     ///
     /// # Errors
-    /// Where an operation has no reference kernel.
+    /// If an operation has no reference kernel.
     pub fn run(&mut self, from: usize, to: usize) -> Result<(), ExecError> {
         let compiled = Arc::clone(self.values.compiled());
         for (index, op) in compiled.plan.program.ops.iter().enumerate().take(to).skip(from) {
@@ -86,18 +86,18 @@ impl CoarseStep {
         }
     }
 
-    /// A real value's elements in memory order; none where it holds no reals or was never reached. Gradients are those
-    /// of the scaled loss.
+    /// A real value's elements in memory order; empty if it contains no reals or was never computed. Gradients are
+    /// those of the scaled loss.
     #[must_use]
     pub fn reals(&self, id: LValueId) -> &[f32] {
         self.values.reals(id).unwrap_or(&[])
     }
 }
 
-/// The slots of an operation that it reads with as many bits as products have.
+/// The slots that an operation reads with as many bits as products have.
 const fn rounded_slots(kind: &OpKind, real: Real) -> &'static [&'static str] {
     match kind {
-        // Libraries add biases of the product's own type.
+        // Libraries add biases of the product's type.
         OpKind::Gemm(gemm) if !matches!(gemm.trans, Trans::Tn) && real.half().is_some() => &["a", "b", "bias"],
         OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) => &["weight"],
         OpKind::Gemm(_) | OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => &["a", "b"],
@@ -105,7 +105,8 @@ const fn rounded_slots(kind: &OpKind, real: Real) -> &'static [&'static str] {
     }
 }
 
-/// The slots in which an operation leaves gradients of the loss, which is scaled there: the one that computes the loss.
+/// The slots in which an operation stores gradients of the loss and must scale them: the outputs of the operation that
+/// computes the loss.
 const fn gradients_of_loss(kind: &OpKind) -> &'static [&'static str] {
     match kind {
         OpKind::SoftmaxCeGrad { .. } | OpKind::SoftmaxCeFused { .. } => &["dlogits"],
@@ -123,8 +124,8 @@ struct Rounding {
 }
 
 impl Rounding {
-    /// The nearest number of the coarse type; at random one of both neighbours, the nearer more often, where there is
-    /// noise.
+    /// The nearest number of the coarse type; with noise, randomly one of the two neighbours, the nearer one more
+    /// often.
     fn coarse(&mut self, value: f32) -> f32 {
         let (digits, least) = match self.real {
             Real::F32 => return self.single(value),
@@ -141,15 +142,15 @@ impl Rounding {
         }
     }
 
-    /// A number of `f32`, up to one unit in its last place away where there is noise.
+    /// An `f32`, with noise up to one unit in its last place away.
     fn single(&mut self, value: f32) -> f32 {
         let Some(rng) = &mut self.noise else { return value };
         (f64::from(value) + rng.range(-1.0, 1.0) * last_place(value, 24, -126)) as f32
     }
 }
 
-/// The distance between the numbers of so many digits next to `value`, whose normal numbers begin at 2 to the `least`;
-/// 0 for zero and for what is not finite.
+/// The distance between neighbouring numbers with this many digits near `value`, whose normal numbers begin at
+/// 2^`least`; 0 for zero and for values that are not finite.
 fn last_place(value: f32, digits: i32, least: i32) -> f64 {
     if value == 0.0 || !value.is_finite() {
         return 0.0;
@@ -158,7 +159,7 @@ fn last_place(value: f32, digits: i32, least: i32) -> f64 {
     libm::ldexp(1.0, exponent.max(least) - (digits - 1))
 }
 
-/// The nearest number with ten bits of fraction.
+/// The nearest number with a ten-bit fraction.
 fn nearest_tf32(value: f32) -> f32 {
     if !value.is_finite() {
         return value;
@@ -177,14 +178,14 @@ mod tests {
         assert_eq!(of(Real::Tf32, 1.0 + 0.7 / 1024.0), 1.0 + 1.0 / 1024.0);
         assert_eq!(of(Real::Bf16, 1.0 + 0.3 / 128.0), 1.0);
         assert_eq!(of(Real::F16, 1.0 + 0.7 / 1024.0), 1.0 + 1.0 / 1024.0);
-        // Half width ends at 65504, and has nothing below 2 to the -25.
+        // The largest half-precision number is 65504, and values below 2^-25 become zero.
         assert!(of(Real::F16, 65_520.0).is_infinite() && of(Real::F16, 65_519.0) == 65_504.0);
         assert_eq!((of(Real::F16, 1e-8), of(Real::Bf16, 1e30).is_finite()), (0.0, true));
         assert!(of(Real::Tf32, f32::NAN).is_nan() && of(Real::Tf32, f32::INFINITY).is_infinite());
     }
 
     #[test]
-    fn noise_takes_one_of_both_neighbours_and_leaves_what_needs_no_rounding() {
+    fn noise_selects_one_of_both_neighbours_and_keeps_exact_values() {
         for real in [Real::Tf32, Real::Bf16, Real::F16] {
             let mut noisy = Rounding { real, noise: Some(Rng::new(1, 2)) };
             let digits = if real == Real::Bf16 { 8 } else { 11 };

@@ -7,7 +7,7 @@ use std::fs;
 /// grant. Two hardware threads of a core compete for its execution units, so that a core counts once.
 #[must_use]
 pub fn usable_cores() -> usize {
-    // Counts the processors that this thread may run on, within what control groups of both versions grant.
+    // Counts the processors that this thread may run on, within the limits of control groups of both versions.
     let granted = std::thread::available_parallelism().map_or(1, usize::from);
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let allowed = status.lines().find_map(|l| l.strip_prefix("Cpus_allowed_list:")).map(numbers).unwrap_or_default();
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_core_here() {
+    fn at_least_one_core_is_found() {
         let all = std::thread::available_parallelism().map_or(1, usize::from);
         assert!((1..=all).contains(&usable_cores()));
     }

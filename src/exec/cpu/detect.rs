@@ -1,11 +1,11 @@
-//! What this processor can do.
+//! Detects the capabilities of this processor.
 
 use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
 use thiserror::Error;
 
-/// The best instruction set that kernels are written for and this processor has. `STEPGRAPH_ISA` (`portable`, `avx2`,
-/// `avx512`) lowers it, to compare.
+/// The best instruction set that kernels are written for and this processor supports. `STEPGRAPH_ISA` (`portable`,
+/// `avx2`, `avx512`) selects a lower one, for comparisons.
 #[must_use]
 pub fn detect_isa() -> Isa {
     let best = native_isa();
@@ -36,7 +36,7 @@ fn native_isa() -> Isa {
     Isa::Portable
 }
 
-/// A value of `STEPGRAPH_THREADS` that no number of threads follows from.
+/// A value of `STEPGRAPH_THREADS` that is not a valid number of threads.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
     "STEPGRAPH_THREADS is \"{}\"; expected a whole number from 1 to {}; correct it, or unset it for the number that is \
@@ -46,10 +46,10 @@ fn native_isa() -> Isa {
 )]
 pub struct WrongThreads(String);
 
-/// The number of threads that `STEPGRAPH_THREADS` asks for; none where it is not set, or empty.
+/// The number of threads in `STEPGRAPH_THREADS`; `None` if it is not set, or empty.
 ///
 /// # Errors
-/// Where it is set to anything else than a number of threads.
+/// If it is set to anything other than a number of threads.
 pub fn threads_variable() -> Result<Option<usize>, WrongThreads> {
     match std::env::var_os("STEPGRAPH_THREADS") {
         Some(text) if !text.is_empty() => threads_of(&text.to_string_lossy()).map(Some),
@@ -62,15 +62,15 @@ fn threads_of(text: &str) -> Result<usize, WrongThreads> {
     found.ok_or_else(|| WrongThreads(text.to_owned()))
 }
 
-/// The number of threads that `STEPGRAPH_THREADS` asks for, where it does; a program that heeds it has refused a wrong
-/// value at its start.
+/// The number of threads in `STEPGRAPH_THREADS`, if it is set; commands that use it have refused an invalid value at
+/// their start.
 #[must_use]
 pub fn asked_threads() -> Option<usize> {
     threads_variable().ok().flatten()
 }
 
-/// Threads where it is not known what step they are to share: two, where there are two cores. `STEPGRAPH_THREADS`
-/// overrides it.
+/// The number of threads if the step that they will share is not known: two, if there are two cores.
+/// `STEPGRAPH_THREADS` overrides it.
 #[must_use]
 pub fn default_threads() -> usize {
     asked_threads().unwrap_or_else(|| usable_cores().min(2))
@@ -82,7 +82,7 @@ pub fn host_target(threads: usize) -> Target {
     Target::cpu(detect_isa(), threads)
 }
 
-/// The processor's name, where the system reports it.
+/// The processor's name, if the system reports it.
 #[must_use]
 pub fn cpu_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_that_is_no_number_of_threads_is_refused() {
+    fn an_invalid_number_of_threads_in_the_environment_is_refused() {
         assert_eq!((threads_of("1"), threads_of("64")), (Ok(1), Ok(64)));
         for text in ["abc", "0", "65", "9999", "-1", "2.5", " 2"] {
             let message = threads_of(text).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The pointer ledger: what a recording holds against what the plan says, looked at before every replay.
+//! The pointer ledger: compares the addresses in a recording with those of the plan before every replay.
 
 use super::call::{Call, MAX_ARGS};
 use crate::compile::Compiled;
@@ -7,7 +7,7 @@ use crate::exec::error::ExecError;
 
 /// The planned address of every argument of every call.
 pub struct Ledger {
-    /// Where the store and the arena began.
+    /// The start addresses of the store and the arena.
     bases: [u64; 2],
     planned: Vec<[usize; MAX_ARGS]>,
 }
@@ -20,7 +20,7 @@ impl Ledger {
         Self { bases: env.memory().bases(), planned: (0..ops).map(|op| Self::new_row(compiled, env, op)).collect() }
     }
 
-    /// The planned addresses of one operation, worked out anew from the plan.
+    /// The planned addresses of one operation, computed again from the plan.
     #[must_use]
     pub fn new_row(compiled: &Compiled, env: &SealedEnv, index: usize) -> [usize; MAX_ARGS] {
         let plan = &compiled.plan;
@@ -29,7 +29,7 @@ impl Ledger {
         std::array::from_fn(|slot| at(slot).map_or(0, |p| env.address(plan, p) as usize))
     }
 
-    /// The planned addresses of operation `op`, by slot; 0 where a slot is unused.
+    /// The planned addresses of operation `op`, by slot; 0 if a slot is unused.
     #[must_use]
     pub fn row(&self, op: usize) -> &[usize; MAX_ARGS] {
         &self.planned[op]

@@ -1,8 +1,8 @@
-//! Faults for tests, planted in the steps that a thread makes: `verify` must find each of them.
+//! Injects faults into the steps that a thread makes, for tests: `verify` must find each of them.
 //!
-//! A fault is there while a [`Planted`] lives, in what its own thread makes meanwhile, and nowhere else. A step looks
-//! for one where it binds its calls, so that running a step costs the same with this as without. The plain-loop
-//! references are never changed.
+//! A fault exists while a [`Planted`] is alive, and only in steps that its own thread makes during that time. A step
+//! checks for a fault when it binds its calls, so that running a step costs the same with this code as without it. The
+//! plain-loop references are changed only by [`Plant::Rule`].
 
 use super::call::{Call, KernelFn, MAX_ARGS, Part};
 use super::kernels;
@@ -19,7 +19,7 @@ use std::thread::LocalKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
     All,
-    /// In recordings only: op by op the kernel is the right one.
+    /// In recordings only; op by op the unchanged kernel runs.
     Replays,
 }
 
@@ -28,7 +28,10 @@ pub enum Runs {
 pub enum Plant {
     /// In the kernels of the operations of this name.
     Kernel(&'static str, Runs, fn(&Faulty<'_>)),
-    /// In the plan of a training step, after its referees have passed it.
+    /// In the plain loops in `f64` of the operations of this name: a wrong rule of differentiation, which the fast
+    /// kernels follow as well.
+    Rule(&'static str, fn(&Faulty<'_>)),
+    /// In the plan of a training step, after its referees have accepted it.
     Plan(fn(&mut Compiled)),
 }
 
@@ -39,12 +42,12 @@ thread_local! {
 /// Keeps a fault planted for the thread that made it.
 pub struct Planted<P: 'static> {
     place: &'static LocalKey<Cell<Option<P>>>,
-    /// It stays with its thread.
+    /// It must stay on its thread.
     thread: PhantomData<*const ()>,
 }
 
 impl<P> Planted<P> {
-    /// Plants a fault where its thread looks for one.
+    /// Injects a fault for this thread's next steps.
     pub(crate) fn new(place: &'static LocalKey<Cell<Option<P>>>, plant: P) -> Self {
         place.set(Some(plant));
         Self { place, thread: PhantomData }
@@ -58,28 +61,32 @@ impl<P> Drop for Planted<P> {
 }
 
 impl Plant {
-    /// Plants the fault for as long as the result lives.
+    /// Injects the fault for as long as the result lives.
     #[must_use]
     pub fn planted(self) -> Planted<Self> {
         Planted::new(&PLANTED, self)
     }
 }
 
-/// What is around a kernel that was changed.
+/// The data around a kernel that was changed.
 struct Around {
     real: KernelFn,
     phases: usize,
     spoil: fn(&Faulty<'_>),
     variant: Variant,
     key: GraphKey,
-    /// Bytes of the value in each slot; 0 where there is none.
+    /// Bytes of the value in each slot; 0 if there is none.
     bytes: [usize; MAX_ARGS],
 }
 
-/// Changes a call where a fault for it is planted. It runs on one thread then.
+/// Changes a call if a fault for it is injected. Then it runs on one thread.
 pub(super) fn plant_in(call: &mut Call, compiled: &Compiled, index: usize, is_recorded: bool) {
     let variant = compiled.selection.choices[index].variant;
-    let (Some(Plant::Kernel(name, runs, spoil)), Variant::Fast(_)) = (PLANTED.get(), variant) else { return };
+    let (name, runs, spoil) = match (PLANTED.get(), variant) {
+        (Some(Plant::Kernel(name, runs, spoil)), Variant::Fast(_)) => (name, runs, spoil),
+        (Some(Plant::Rule(name, spoil)), Variant::RefF64) => (name, Runs::All, spoil),
+        _ => return,
+    };
     if call.op.name() != name || (runs == Runs::Replays && !is_recorded) {
         return;
     }
@@ -93,7 +100,7 @@ pub(super) fn plant_in(call: &mut Call, compiled: &Compiled, index: usize, is_re
     (call.run, call.phases, call.parallel) = (spoilt, 1, false);
 }
 
-/// The compiled step with the fault that is planted in its plan, where one is.
+/// The compiled step with the fault that is injected into its plan, if there is one.
 pub(super) fn plant_in_plan(compiled: Arc<Compiled>) -> Arc<Compiled> {
     let is_fast = compiled.selection.choices.iter().any(|c| matches!(c.variant, Variant::Fast(_)));
     let is_training = compiled.plan.program.mode == crate::ir::Mode::Train;
@@ -113,7 +120,7 @@ unsafe fn spoilt(call: &Call, _: Part) {
     }
 }
 
-/// A call in the hands of a fault.
+/// A call, as a fault sees it.
 pub struct Faulty<'a> {
     call: &'a Call,
     around: &'a Around,
@@ -132,7 +139,7 @@ impl Faulty<'_> {
         &self.around.key
     }
 
-    /// Runs the kernel as it is.
+    /// Runs the unchanged kernel.
     pub fn run(&self) {
         self.run_part(0, 1);
     }
@@ -145,10 +152,10 @@ impl Faulty<'_> {
         }
     }
 
-    /// Runs the kernel of a changed operation on the call's own arguments.
+    /// Runs the kernel of a changed operation on the call's arguments.
     ///
     /// # Safety
-    /// The changed operation needs no more elements of any argument than the call's own.
+    /// The changed operation accesses no more elements of any argument than the call's operation.
     pub unsafe fn run_as(&self, change: impl FnOnce(&mut OpKind)) {
         let mut op = self.call.op.clone();
         change(&mut op);
@@ -161,7 +168,7 @@ impl Faulty<'_> {
         }
     }
 
-    /// Runs the kernel on another input, which is put back unless the operation wrote over it.
+    /// Runs the kernel on another input, which is restored unless the operation wrote to it.
     pub fn run_with(&self, slot: &str, change: impl FnOnce(&mut Vec<f32>)) {
         let before = self.bytes(slot);
         self.edit(slot, change);
@@ -178,7 +185,7 @@ impl Faulty<'_> {
         self.place(slot).is_some()
     }
 
-    /// The elements in a slot of reals; none where it is not bound.
+    /// The elements in a slot of reals; empty if it is not bound.
     #[must_use]
     pub fn get(&self, slot: &str) -> Vec<f32> {
         bytemuck::pod_collect_to_vec(&self.bytes(slot))
@@ -196,17 +203,24 @@ impl Faulty<'_> {
         self.set(slot, &values);
     }
 
-    /// The bytes in a slot; none where it is not bound.
+    /// Changes the elements in a slot of reals of plain loops in `f64`.
+    pub fn edit_doubles(&self, slot: &str, change: impl FnOnce(&mut Vec<f64>)) {
+        let mut values: Vec<f64> = bytemuck::pod_collect_to_vec(&self.bytes(slot));
+        change(&mut values);
+        self.set_bytes(slot, bytemuck::cast_slice(&values));
+    }
+
+    /// The bytes in a slot; empty if it is not bound.
     #[must_use]
     pub fn bytes(&self, slot: &str) -> Vec<u8> {
         let Some((at, len)) = self.place(slot) else { return Vec::new() };
         let mut out = vec![0; len];
-        // SAFETY: the plan gives the value in this slot so many bytes, and nobody writes them while the call runs.
+        // SAFETY: the plan gives the value in this slot this size, and nobody writes it while the call runs.
         unsafe { std::ptr::copy_nonoverlapping(at, out.as_mut_ptr(), len) };
         out
     }
 
-    /// Overwrites the first bytes in a slot; nothing where it is not bound.
+    /// Overwrites the first bytes in a slot; does nothing if it is not bound.
     pub fn set_bytes(&self, slot: &str, bytes: &[u8]) {
         let Some((at, len)) = self.place(slot) else { return };
         // SAFETY: as in `bytes`; nobody reads them while the call runs.

@@ -1,11 +1,10 @@
 //! Threads that share a step.
 //!
 //! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would
-//! cost more than the work. The caller goes through the list and publishes each shared phase; the other threads spin
-//! beside it and claim parts. Whoever is there does the work: where the system has taken a thread's core away, the
-//! caller claims its parts too, so that a busy machine slows a step but does not stall it. Results do not depend on who
-//! ran which part. Threads without work spin for a while before they sleep; one that falls asleep while a long call is
-//! under way is woken for the next shared phase.
+//! cost more than the work. The caller runs the list and publishes each shared phase; the other threads spin and claim
+//! parts. If the system has taken a thread's core away, the caller claims its parts too, so that a busy machine slows a
+//! step but does not stall it. Results do not depend on which thread ran which part. Threads without work spin for a
+//! limited time before they sleep; a thread that falls asleep during a long call is woken for the next shared phase.
 
 use super::call::Part;
 use crate::exec::error::ExecError;
@@ -14,21 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 
-/// Keeps a counter on a cache line of its own, so that spinning on it does not slow down other threads.
+/// Keeps a counter on a separate cache line, so that spinning on it does not slow down other threads.
 #[repr(align(128))]
 struct Line<T>(T);
 
-/// What a claimed part is: called with the part, on any thread.
+/// The function that runs a claimed part, on any thread.
 type Job = *const (dyn Fn(Part) + Sync);
 
 struct Shared {
-    /// The present phase in the upper half, the next part to claim in the lower.
+    /// The current phase in the upper half, the next part to claim in the lower.
     claim: Line<AtomicU64>,
     job: UnsafeCell<Option<(Job, usize)>>,
-    /// Parts of the present phase that are done.
+    /// Parts of the current phase that are done.
     done: Line<AtomicUsize>,
     asleep: Line<AtomicUsize>,
-    /// Counts the times that the caller wants the others awake.
+    /// Counts the wake-ups that the caller requests.
     calls: Line<AtomicU32>,
     stop: AtomicBool,
     count: usize,
@@ -41,9 +40,9 @@ unsafe impl Send for Shared {}
 
 /// A claim of this part number or above means that there is nothing to claim.
 const NONE: u64 = u32::MAX as u64 / 2;
-/// Spins of an idle thread before it sleeps: about 100 us.
+/// Iterations that an idle thread spins before it sleeps: about 100 us.
 const SPINS_BEFORE_SLEEP: u32 = 20_000;
-/// Spins of the caller while others finish, before it lets them have its core.
+/// Iterations that the caller spins while others finish, before it yields its core.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
 impl Shared {
@@ -81,7 +80,7 @@ impl Pool {
     /// A pool of `threads` threads, the caller's included; at least 1.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn new(threads: usize) -> Result<Self, ExecError> {
         let count = threads.max(1);
         let shared = Arc::new(Shared {
@@ -104,26 +103,26 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Threads, the caller's included.
+    /// The number of threads, including the caller.
     #[must_use]
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Wakes the threads that sleep, ahead of the first phase of a list: they are awake when it is published.
+    /// Wakes the sleeping threads before the first phase of a list, so that they are awake when it is published.
     pub fn wake(&self) {
         if self.workers.is_empty() {
             return;
         }
-        // Sequentially consistent with a worker's announcement of sleep: one of the two sees the other.
+        // Sequentially consistent with a worker's announcement of sleep, so that one of the two sees the other.
         self.shared.calls.0.fetch_add(1, Ordering::SeqCst);
         if self.shared.asleep.0.load(Ordering::SeqCst) > 0 {
             self.workers.iter().for_each(|(thread, _)| thread.unpark());
         }
     }
 
-    /// Wakes the threads that are known to sleep. Costs one load where none does. A thread that falls asleep at this
-    /// very moment is missed, and the next phase wakes it.
+    /// Wakes the threads that are known to sleep. Costs one load if there are none. A thread that falls asleep at the
+    /// same time is missed, and woken at the next phase.
     #[inline]
     fn wake_sleepers(&self) {
         if self.shared.asleep.0.load(Ordering::Relaxed) > 0 {
@@ -131,8 +130,8 @@ impl Pool {
         }
     }
 
-    /// Runs `job` once for every part of phase `phase`, in as many parts as there are threads, and returns when all are
-    /// done. Allocates nothing.
+    /// Runs `job` once for every part of phase `phase`, with as many parts as there are threads, and returns when all
+    /// are done. Allocates nothing.
     pub fn share(&mut self, phase: usize, job: &(dyn Fn(Part) + Sync)) {
         let shared = &*self.shared;
         if self.workers.is_empty() {
@@ -167,7 +166,7 @@ impl Drop for Pool {
         for (thread, handle) in &mut self.workers {
             thread.unpark();
             if let Some(handle) = handle.take() {
-                // A worker that panicked has said so already.
+                // A worker that panicked has already reported it.
                 let _ = handle.join();
             }
         }
@@ -241,13 +240,13 @@ mod tests {
         }
     }
 
-    /// Threads fall asleep while the caller runs a long call alone. The shared calls after it must have them again.
+    /// Threads fall asleep while the caller runs a long call alone. They must take part in the shared calls after it.
     #[test]
     fn threads_that_fell_asleep_are_woken_for_the_next_phase() {
         let mut pool = Pool::new(3).unwrap();
         pool.wake();
         asleep(&pool);
-        // Each part waits until every part has begun, which only three threads that are awake can do.
+        // Each part waits until every part has started, which requires three threads that are awake.
         let begun = AtomicU64::new(0);
         let late = AtomicBool::new(false);
         pool.share(0, &|_| {
@@ -261,7 +260,7 @@ mod tests {
         assert!(!late.load(Ordering::SeqCst), "a sleeping thread was not woken");
     }
 
-    /// Waits until every thread but the caller's sleeps.
+    /// Waits until every thread except the caller's sleeps.
     fn asleep(pool: &Pool) {
         while pool.shared.asleep.0.load(Ordering::SeqCst) < pool.threads() - 1 {
             thread::sleep(std::time::Duration::from_millis(1));

@@ -25,7 +25,7 @@ pub struct Step {
     parallel: bool,
     ledger: Ledger,
     eager: HashMap<(OpKind, Variant), KernelImpl>,
-    /// Operations run since tracing began, where it is on.
+    /// Operations run since tracing began, if it is on.
     trace: Option<Vec<u32>>,
     threads: usize,
     ready_times: ReadyTimes,
@@ -36,11 +36,11 @@ impl Step {
     /// addresses. `threads` is the number of threads of the pools that will run it.
     ///
     /// # Errors
-    /// Where the memory is not what the step needs.
+    /// If the memory is not what the step needs.
     pub fn new(compiled: Arc<Compiled>, memory: StepMemory, threads: usize) -> Result<Self, ExecError> {
         let started = Instant::now();
         let compiled = plant_in_plan(compiled);
-        // Only addresses are asked of the environment from here on.
+        // From here on only addresses are requested from the environment.
         let env = SealedEnv::new(memory, &compiled.plan)?;
         let ledger = Ledger::new(&compiled, &env);
         let mut calls = Vec::with_capacity(compiled.plan.program.ops.len());
@@ -65,7 +65,7 @@ impl Step {
         Ok(Self { compiled, env, calls, parallel, ledger, eager: HashMap::new(), trace: None, threads, ready_times })
     }
 
-    /// How long its recording took.
+    /// The time that its recording took.
     pub(super) const fn ready_times(&self) -> &ReadyTimes {
         &self.ready_times
     }
@@ -82,7 +82,7 @@ impl Step {
         self.calls.iter().flat_map(|c| c.ptr).filter(|p| !p.is_null()).count()
     }
 
-    /// The artefacts it was made from.
+    /// The results of the compiler that it was made from.
     #[must_use]
     pub fn compiled(&self) -> &Arc<Compiled> {
         &self.compiled
@@ -91,7 +91,7 @@ impl Step {
     /// Replays the recording once. Allocates nothing.
     ///
     /// # Errors
-    /// Where the ledger finds a recorded address that the plan does not have; nothing was run then.
+    /// If the ledger finds a recorded address that is not that of the plan; then nothing was run.
     pub fn replay(&mut self, pool: &mut Pool) -> Result<(), ExecError> {
         self.ledger.check(&self.calls, &self.env, &self.compiled)?;
         if self.parallel {
@@ -108,10 +108,10 @@ impl Step {
         Ok(())
     }
 
-    /// Runs operations `from..to` eagerly: each is looked up, bound and run by itself.
+    /// Runs operations `from..to` eagerly: each is looked up, bound and run separately.
     ///
     /// # Errors
-    /// Where a kernel is missing.
+    /// If a kernel is missing.
     pub fn run_ops(&mut self, from: usize, to: usize, pool: &mut Pool) -> Result<(), ExecError> {
         for index in from..to.min(self.calls.len()) {
             self.run_op(index, pool)?;
@@ -159,7 +159,7 @@ impl Step {
         unsafe { self.env.arena() }
     }
 
-    /// Starts or stops keeping the ids of executed kernels.
+    /// Starts or stops recording the ids of executed kernels.
     pub fn set_trace(&mut self, on: bool) {
         self.trace = on.then(|| Vec::with_capacity(self.calls.len() * 4));
     }
@@ -171,18 +171,18 @@ impl Step {
         ids.map(|&op| self.compiled.selection.choices[op as usize].kernel.clone()).collect()
     }
 
-    /// Moves one recorded address by 64 bytes, so that a test can see the ledger catch it.
+    /// Moves one recorded address by 64 bytes, so that a test can check that the ledger finds it.
     pub fn inject_fault(&mut self, op: usize, slot: usize) {
         let pointer = &mut self.calls[op].ptr[slot];
         *pointer = (*pointer as usize).wrapping_add(64) as *mut u8;
     }
 
-    /// Takes back [`Self::inject_fault`].
+    /// Undoes [`Self::inject_fault`].
     pub fn undo_fault(&mut self, op: usize, slot: usize) {
         self.calls[op].ptr[slot] = self.ledger.row(op)[slot] as *mut u8;
     }
 
-    /// Times each recorded call by itself, `rounds` times over the whole list in order; the median of each, in
+    /// Times each recorded call separately, `rounds` times over the whole list in order; the median of each, in
     /// microseconds.
     ///
     /// # Errors
@@ -207,9 +207,9 @@ impl Step {
             .collect())
     }
 
-    /// What a replay costs besides its kernels, in microseconds: the ledger and the calls themselves, then the same
-    /// with the threads' meetings at calls that are shared. Timed over `rounds` replays in which every kernel is an
-    /// empty function. Changes no values.
+    /// The overhead of a replay in addition to its kernels, in microseconds: first the ledger and the calls themselves,
+    /// then the same with the synchronisation of the threads at shared calls. Timed over `rounds` replays in which
+    /// every kernel is an empty function. Changes no values.
     ///
     /// # Errors
     /// As [`Self::replay`].
@@ -237,13 +237,13 @@ impl Step {
     }
 }
 
-/// Does nothing: what a kernel is replaced by while bookkeeping is timed.
+/// Does nothing; it replaces kernels while the overhead is timed.
 ///
 /// # Safety
 /// Always sound; the type is that of kernels.
 unsafe fn idle(_: &Call, _: Part) {}
 
-/// Runs a whole call: on this thread alone, or phase by phase on all.
+/// Runs a whole call: on this thread alone, or phase by phase on all threads.
 ///
 /// # Safety
 /// As [`super::call::KernelFn`].

@@ -7,17 +7,17 @@ use crate::lower::LValueId;
 use std::sync::Arc;
 
 impl Step {
-    /// The bytes of a value as they are in memory, whatever its type.
+    /// The bytes of a value as they are in memory, for any type.
     ///
     /// # Errors
-    /// Where the value has no place.
+    /// If the value has no memory.
     pub fn bytes(&self, id: LValueId) -> Result<&[u8], ExecError> {
         let (place, value) = located(&self.compiled, id)?;
         // SAFETY: the plan gives the value this place and size, and no step runs while `self` is borrowed.
         Ok(unsafe { self.env.slice(&self.compiled.plan, place, value.bytes() as usize) })
     }
 
-    /// As [`Self::bytes`], to write.
+    /// Like [`Self::bytes`], mutable.
     ///
     /// # Errors
     /// As [`Self::bytes`].

@@ -1,4 +1,4 @@
-//! The values of a step in numbers of another type than the step's own, for the plain loops to run on.
+//! The values of a step in another number type than the step's own, on which the plain loops run.
 
 use super::call::{Call, MAX_ARGS, Part};
 use super::kernels::reference::{self, Real};
@@ -10,17 +10,17 @@ use crate::ops::Dir;
 use crate::tensor::DType;
 use std::sync::Arc;
 
-/// The memory of one value that is no alias.
+/// The memory of one value that is not an alias.
 enum Memory<N> {
     Reals(Vec<N>),
-    /// Labels, counters, masks and indices, byte for byte as the step has them; aligned to 8 bytes.
+    /// Labels, counters, masks and indices, byte for byte as in the step; aligned to 8 bytes.
     Raw(Vec<u64>),
 }
 
 /// The values of a compiled step. The program must be one that the reference kernels can run.
 pub(super) struct Values<N> {
     compiled: Arc<Compiled>,
-    /// By value; `None` for aliases and for what was not needed yet.
+    /// By value; `None` for aliases and for values that were not needed yet.
     memory: Vec<Option<Memory<N>>>,
 }
 
@@ -34,7 +34,7 @@ impl<N: Real> Values<N> {
         &self.compiled
     }
 
-    /// Takes over what is in the memory of `step` before it runs: the batch, and everything that survives a step.
+    /// Copies the memory of `step` before it runs: the batch, and everything that survives a step.
     pub(super) fn load_state(&mut self, step: &dyn StepBackend, number: fn(f64) -> N) -> Result<(), ExecError> {
         let compiled = Arc::clone(&self.compiled);
         let program = &compiled.plan.program;
@@ -46,8 +46,7 @@ impl<N: Real> Values<N> {
         Ok(())
     }
 
-    /// Takes over the arguments of operation `op` as they are in the memory of `step`, which must be of the same
-    /// program.
+    /// Copies the arguments of operation `op` from the memory of `step`, which must have the same program.
     pub(super) fn load_arguments(
         &mut self,
         step: &dyn StepBackend,
@@ -80,8 +79,8 @@ impl<N: Real> Values<N> {
         Ok(())
     }
 
-    /// Runs operation `index` with its reference kernel. Slots that are named in `instead` read those numbers in the
-    /// place of their values.
+    /// Runs operation `index` with its reference kernel. Slots that are named in `instead` read those numbers instead
+    /// of their values.
     pub(super) fn run(&mut self, index: usize, instead: &mut [(&str, Vec<N>)]) -> Result<(), ExecError> {
         let compiled = Arc::clone(&self.compiled);
         let op = &compiled.plan.program.ops[index];
@@ -105,7 +104,7 @@ impl<N: Real> Values<N> {
         Ok(())
     }
 
-    /// The address of a value's first element; its memory is made where it is not there yet.
+    /// The address of a value's first element; its memory is allocated if it does not exist yet.
     fn pointer(&mut self, id: LValueId) -> *mut u8 {
         let (root, start) = self.compiled.plan.program.root(id);
         let value = self.compiled.plan.program.value(root);
@@ -119,7 +118,7 @@ impl<N: Real> Values<N> {
         }
     }
 
-    /// A real value's elements in memory order; none where it holds no reals or was never reached.
+    /// A real value's elements in memory order; empty if it contains no reals or was never computed.
     pub(super) fn reals_mut(&mut self, id: LValueId) -> &mut [N] {
         let program = &self.compiled.plan.program;
         let (root, start) = program.root(id);
@@ -129,7 +128,7 @@ impl<N: Real> Values<N> {
         }
     }
 
-    /// A real value's elements in memory order; `None` where it holds no reals or was never reached.
+    /// A real value's elements in memory order; `None` if it contains no reals or was never computed.
     pub(super) fn reals(&self, id: LValueId) -> Option<&[N]> {
         let program = &self.compiled.plan.program;
         let (root, start) = program.root(id);
@@ -139,7 +138,7 @@ impl<N: Real> Values<N> {
         }
     }
 
-    /// The bytes of a value that holds no reals; `None` where it does, or was never reached.
+    /// The bytes of a value that contains no reals; `None` if it does, or was never computed.
     pub(super) fn raw(&self, id: LValueId) -> Option<&[u8]> {
         let program = &self.compiled.plan.program;
         let (root, start) = program.root(id);

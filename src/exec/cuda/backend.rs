@@ -1,4 +1,4 @@
-//! A GPU as a backend: its steps are captured as graphs, its values are in device memory.
+//! A GPU as a backend: its steps are captured as graphs, and its values are in device memory.
 
 use super::ceilings::GpuCeilings;
 use super::device_block::allocate;

@@ -1,4 +1,4 @@
-//! Gives the calls of an operation their addresses.
+//! Binds the calls of an operation to addresses.
 
 use super::arguments::{ArgRow, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
@@ -12,10 +12,10 @@ use crate::ops::OpKind;
 use crate::select::cuda;
 use std::sync::Arc;
 
-/// Gives drafts their addresses; takes the operation's kernels from `kernels`, in the order of its sources.
+/// Binds drafts to addresses; takes the operation's kernels from `kernels`, in the order of its sources.
 ///
 /// # Errors
-/// Where a kernel could not be had, or a library refuses the addresses.
+/// If a kernel is not available, or a library refuses the addresses.
 pub(super) fn bind(
     compiled: &Compiled,
     index: usize,
@@ -53,7 +53,7 @@ pub(super) fn bind(
     Ok(out)
 }
 
-/// Whether a kernel makes do with the scratch memory that was planned for it.
+/// Whether the scratch memory that was planned for a kernel is sufficient.
 fn check_scratch(kernel: &Kernel, planned_bytes: u64) -> Result<(), CudaError> {
     if kernel.work_bytes <= planned_bytes {
         return Ok(());
@@ -62,7 +62,7 @@ fn check_scratch(kernel: &Kernel, planned_bytes: u64) -> Result<(), CudaError> {
     Err(format!("the kernel needs {needs} bytes of scratch memory and was planned with {planned_bytes}").into())
 }
 
-/// A convolution with its addresses.
+/// A convolution bound to addresses.
 fn bind_cudnn(plan: &ChosenPlan, kind: &OpKind, narrow_bytes: u64, row: &ArgRow) -> Result<BoundCall, CudaError> {
     let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
     let product = at(cuda::product_slot(kind));

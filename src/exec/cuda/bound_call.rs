@@ -1,4 +1,4 @@
-//! One call of the driver or of a library, with everything fixed.
+//! One call of the driver or of a library, with all its arguments.
 
 use super::arguments::{ArgRow, FLAGS};
 use super::cublaslt::{LtPlan, Pointers};
@@ -20,12 +20,12 @@ pub(super) enum BoundCall {
     Cudnn { call: Arc<DnnCall>, plan: String },
 }
 
-/// Puts one phase on the stream. `args` are the kernel's pointers; for a launch that several operations share, those of
-/// its members one after the other.
+/// Enqueues one phase on the stream. `args` are the kernel's pointers; for a launch that several operations share, the
+/// pointers of its members one after the other.
 pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) -> Result<(), CudaError> {
     let has_pdl = gpu.info().capability.0 >= 9;
-    // Blocks that wait for each other are resident together or not at all, whatever other streams do. They wait for the
-    // launch in front as a whole.
+    // Blocks that wait for each other must all be resident at the same time, whatever runs on other streams. They wait
+    // for the whole preceding launch.
     let (id, value) = if phase.meets {
         (sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUlaunchAttributeValue { cooperative: 1 })
     } else {
@@ -55,7 +55,7 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
         .map_err(|e| failed("cuLaunchKernelEx", e))
 }
 
-/// Puts all phases of a kernel on the stream, with the flags of its launch.
+/// Enqueues all phases of a kernel on the stream, with the flags of its launch.
 pub(super) fn launch_kernel(gpu: &Gpu, kernel: &Kernel, args: &ArgRow, flags: u64) -> Result<(), CudaError> {
     let mut args = *args;
     args[FLAGS] = flags;
@@ -63,13 +63,13 @@ pub(super) fn launch_kernel(gpu: &Gpu, kernel: &Kernel, args: &ArgRow, flags: u6
 }
 
 impl BoundCall {
-    /// Puts the call on the device's stream, with the flags of its launch.
+    /// Enqueues the call on the device's stream, with the flags of its launch.
     pub(super) fn launch(&self, gpu: &Gpu, flags: u64) -> Result<(), CudaError> {
         match self {
             Self::Kernel { kernel, args, .. } => launch_kernel(gpu, kernel, args, flags),
             Self::CublasLt { plan, row, kind } => {
                 let lt = gpu.libraries().lt();
-                let lt = lt.as_ref().ok_or("cuBLASLt is gone")?;
+                let lt = lt.as_ref().ok_or("cuBLASLt was unloaded")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
                 let [a, b, bias, c_prev, c, saved, z] = ["a", "b", "bias", "c_prev", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
@@ -78,7 +78,7 @@ impl BoundCall {
                 unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
             }
             Self::Cudnn { call, .. } => {
-                // Handles are used by one thread at a time: whoever holds this.
+                // Handles are used by one thread at a time, the owner of this value.
                 let _turn = gpu.libraries().dnn();
                 // SAFETY: the addresses are the plan's, and live as long as the step.
                 unsafe { call.run(gpu.stream()) }
@@ -86,7 +86,7 @@ impl BoundCall {
         }
     }
 
-    /// What a library does in it, in the library's own terms; nothing for custom kernels.
+    /// What a library computes in it, as the library describes it; `None` for custom kernels.
     pub(super) fn describe(&self) -> Option<String> {
         match self {
             Self::Kernel { .. } => None,
@@ -95,7 +95,7 @@ impl BoundCall {
         }
     }
 
-    /// Kernel launches, as far as they are known: a library's call counts as one.
+    /// The number of kernel launches, as far as it is known: a library's call counts as one.
     pub(super) fn launches(&self) -> usize {
         match self {
             Self::Kernel { kernel, .. } => kernel.phases.len(),

@@ -1,4 +1,4 @@
-//! The operations of a step with everything fixed: which kernels or library calls carry them out, at which addresses.
+//! The bound operations of a step: which kernels or library calls compute them, and with which addresses.
 
 use super::arguments::{ArgRow, DeviceEnv, FLAGS};
 use super::bind::bind;
@@ -28,17 +28,17 @@ pub(super) struct BoundOps {
     pub(super) calls: Vec<Vec<BoundCall>>,
     /// The operations for which a custom kernel replaces a library that refused.
     stood_in: Vec<bool>,
-    /// The tables that general members read besides their arguments.
+    /// The tables that general members read in addition to their arguments.
     _tables: Option<DeviceMemory>,
-    /// How long libraries, kernels and binding took.
+    /// The time that libraries, kernels and binding took.
     pub(super) ready_times: ReadyTimes,
 }
 
 impl BoundOps {
-    /// Compiles kernels, has libraries make their plans, and binds them: all operations, or those in `timed`.
+    /// Compiles kernels, lets libraries make their plans, and binds them: for all operations, or for those in `timed`.
     ///
     /// # Errors
-    /// Where a kernel cannot be had.
+    /// If a kernel is not available.
     pub(super) fn new(
         compiled: Arc<Compiled>,
         gpu: Arc<Gpu>,
@@ -75,18 +75,18 @@ impl BoundOps {
         self.stood_in[index]
     }
 
-    /// Puts an operation on the device's stream, by itself.
+    /// Enqueues a single operation on the device's stream.
     ///
     /// # Errors
-    /// Where a launch fails.
+    /// If a launch fails.
     pub(super) fn put_op(&self, op: usize) -> Result<(), ExecError> {
         self.put_flagged(op, 0)
     }
 
-    /// Puts a launch on the device's stream.
+    /// Enqueues a launch on the device's stream.
     ///
     /// # Errors
-    /// Where it fails.
+    /// If it fails.
     pub(super) fn put(&self, launch: &Launch) -> Result<(), ExecError> {
         match launch {
             Launch::Single { op, flags } => self.put_flagged(*op, *flags),
@@ -106,7 +106,7 @@ impl BoundOps {
         matches!(launch, Launch::Single { op, .. } if !custom(op))
     }
 
-    /// The planned addresses of an operation's arguments, worked out from the plan.
+    /// The planned addresses of an operation's arguments, computed from the plan.
     pub(super) fn row(&self, op: usize) -> ArgRow {
         self.env.row(&self.compiled.plan, op)
     }
@@ -114,12 +114,12 @@ impl BoundOps {
     /// The address of a value.
     ///
     /// # Errors
-    /// Where it has no place.
+    /// If it has no place.
     pub(super) fn address(&self, id: LValueId) -> Result<u64, ExecError> {
         located(&self.compiled, id).map(|(place, _)| self.env.address(&self.compiled.plan, place))
     }
 
-    /// A recorded argument of an operation that is not the planned one.
+    /// The error of a recorded argument of an operation that differs from the planned one.
     #[cold]
     pub(super) fn mismatch(&self, op: usize, slot: usize, expected: u64, found: u64) -> ExecError {
         let mut error = ExecError::ledger(&self.compiled, op, slot, expected as usize, found as usize);
@@ -132,15 +132,14 @@ impl BoundOps {
     }
 }
 
-/// Compiles what operations need, each given by its step and its place there, and has libraries make their plans, all
-/// at once: what is built of them later finds it ready.
+/// Prepares operations, each given by its step and its index there: compiles their kernels and lets libraries make
+/// their plans, all at once. Steps that are built from them later find the results ready.
 ///
 /// # Errors
-/// Where an operation can be done in no way.
+/// If no kernel or library can compute an operation.
 pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
     gpu.enter()?;
-    // Custom kernels are compiled while libraries prepare theirs. One that cannot be had is reported where it is
-    // needed.
+    // Custom kernels are compiled while libraries prepare theirs. A missing kernel is reported when it is needed.
     let (asking, custom): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
     std::thread::scope(|scope| {
         let compile = || -> Result<(), ExecError> {
@@ -152,14 +151,14 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
         let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
         let mut sources: Vec<KernelSource> = draft_all(gpu, &asking)?.iter().flat_map(|d| d.sources()).collect();
         if !asking.is_empty() {
-            // What their graphs will ask for.
+            // The kernels that their graphs will need.
             sources.push(clear_memory().into());
         }
         let _ = gpu.kernels(&sources);
         match compiling.map(std::thread::ScopedJoinHandle::join) {
             Ok(Ok(compiled)) => compiled,
             Ok(Err(_)) => Err(CudaError::from("the thread that compiles kernels ended in a panic").into()),
-            // What was not compiled ahead is compiled where it is needed.
+            // Kernels that were not compiled in advance are compiled when they are needed.
             Err(_) => Ok(()),
         }
     })
@@ -167,11 +166,11 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
 
 /// Compiles the custom kernels of a step that are not in the cache yet, one after the other, as long as `goes_on`, and
 /// writes them to the disk. No module is loaded, so that a step may run and be captured at the same time. Kernels that
-/// follow products of libraries are omitted, because they are not known before the library is asked. Returns the number
-/// of kernels.
+/// follow products of libraries are omitted, because they depend on the library's answer. Returns the number of
+/// kernels.
 ///
 /// # Errors
-/// Where an operation can be done in no way.
+/// If no kernel or library can compute an operation.
 pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool) -> Result<usize, ExecError> {
     let custom = (0..compiled.plan.program.ops.len()).filter(|index| !asks_library(compiled, *index));
     let custom: Vec<(&Compiled, usize)> = custom.map(|index| (compiled, index)).collect();

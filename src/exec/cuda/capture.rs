@@ -1,4 +1,4 @@
-//! Capture of a step's launches. No graph is there to be launched whose nodes were not read.
+//! Captures a step's launches. Every graph is read back before it may be launched.
 
 use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
@@ -11,11 +11,11 @@ use super::recording::Role;
 use crate::exec::error::ExecError;
 use std::collections::HashSet;
 
-/// Captures these launches, a data feed in front of each step and behind the last where there is one, and reads the
+/// Captures these launches, with a data feed before each step and after the last one if there is a feed, and reads the
 /// graph's nodes.
 ///
 /// # Errors
-/// What the driver and the libraries say, and where the graph is not the planned one.
+/// If the driver or a library reports an error, or the graph is not the planned one.
 pub(super) fn capture(
     ops: &BoundOps,
     role: Role,
@@ -34,7 +34,7 @@ pub(super) fn capture(
     })?;
     let planned = planned(ops, launches, feeds);
     graph.own = read_nodes(ops, role, &graph, &planned)?;
-    // Passes behind a library's product are custom kernels.
+    // Passes after a library's product are custom kernels.
     let own: HashSet<_> = graph.own.iter().copied().collect();
     graph.library.iter_mut().for_each(|nodes| nodes.retain(|node| !own.contains(node)));
     graph.library_words = library_words(ops, &graph, launches)?;
@@ -42,7 +42,7 @@ pub(super) fn capture(
     Ok(graph)
 }
 
-/// Puts launches on a stream that is captured.
+/// Enqueues launches on a stream that is being captured.
 fn put_all(ops: &BoundOps, marks: &Marks, launches: &[&Launch]) -> Result<(), CudaError> {
     launches.iter().try_for_each(|launch| {
         let put = || ops.put(launch).map_err(during_capture);
@@ -50,7 +50,7 @@ fn put_all(ops: &BoundOps, marks: &Marks, launches: &[&Launch]) -> Result<(), Cu
     })
 }
 
-/// A failure as the capture reports it, which is the device's and no longer that of one operation.
+/// A failure as the capture reports it, as one of the device and not of an operation.
 fn during_capture(error: ExecError) -> CudaError {
     match error {
         ExecError::Device { op, kernel, layer, why } => why.in_operation(format!("op {op} ({kernel}, {layer})")),

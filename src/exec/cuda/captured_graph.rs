@@ -12,29 +12,29 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The captures of this process.
+/// The number of captures in this process.
 static CAPTURES: AtomicU64 = AtomicU64::new(0);
 
-/// Which capture a graph is, and the handle that launches it: handles are given out again.
+/// Identifies a graph by the number of its capture and the handle that launches it, because handles are reused.
 pub(super) type Identity = (u64, usize);
 
-/// A graph that is ready to be launched, and what it is made of. The driver reads back the nodes of `graph` alone:
-/// `exec` was instantiated from it, and nothing changes `exec` afterwards.
+/// A graph that is ready to be launched, and its content. The driver can read back only the nodes of `graph`: `exec`
+/// was instantiated from it, and nothing changes `exec` later.
 pub(super) struct CapturedGraph {
     /// The nodes of each library's call, in the order of the calls.
     pub(super) library: Vec<Vec<sys::CUgraphNode>>,
-    /// The nodes of our kernels, in the order of the plan's launches.
+    /// The nodes of custom kernels, in the order of the plan's launches.
     pub(super) own: Vec<sys::CUgraphNode>,
-    /// What the libraries' nodes held at capture.
+    /// The parameters of the libraries' nodes at capture.
     pub(super) library_words: Vec<LibraryWord>,
-    /// Arguments of our kernels that were read at capture.
+    /// The number of arguments of custom kernels that were read at capture.
     pub(super) arguments: usize,
     capture: u64,
     graph: sys::CUgraph,
     exec: sys::CUgraphExec,
     nodes: usize,
     kernels: usize,
-    /// How long it took to be instantiated and to go to the device.
+    /// The time to instantiate it and to upload it to the device.
     pub(super) upload_took: Duration,
 }
 
@@ -42,10 +42,10 @@ pub(super) struct CapturedGraph {
 unsafe impl Send for CapturedGraph {}
 
 impl CapturedGraph {
-    /// Captures what `record` puts on the device's stream, where it marks what libraries put there. Nothing runs.
+    /// Captures what `record` enqueues on the device's stream; `record` marks the calls of libraries. Nothing runs.
     ///
     /// # Errors
-    /// Which call failed, and how; the stream is usable again then.
+    /// If a call failed; the stream can still be used.
     pub(super) fn capture(
         gpu: &Gpu,
         marks: &Marks,
@@ -99,14 +99,14 @@ impl CapturedGraph {
         Ok(captured)
     }
 
-    /// The nodes that the graph has now.
+    /// The number of nodes that the graph has now.
     pub(super) fn list(&self) -> Result<Vec<sys::CUgraphNode>, CudaError> {
         // SAFETY: the graph is alive.
         unsafe { nodes_of(self.graph) }
     }
 
-    /// Counts the nodes; one that takes or gives back memory is refused, because its addresses would be the graph's
-    /// own.
+    /// Counts the nodes. A node that allocates or frees memory is refused, because its addresses would belong to the
+    /// graph.
     fn count(&mut self) -> Result<(), CudaError> {
         let nodes = self.list()?;
         self.nodes = nodes.len();
@@ -118,7 +118,7 @@ impl CapturedGraph {
                 sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC
                 | sys::CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE => {
                     return Err(format!(
-                        "the captured step would take memory of its own ({kind:?}); a library allocated while it was \
+                        "the captured step would allocate memory ({kind:?}); a library allocated while it was \
                          recorded"
                     )
                     .into());
@@ -129,7 +129,7 @@ impl CapturedGraph {
         Ok(())
     }
 
-    /// Kernel nodes with the first `words(function)` words of their parameter, in the order of the nodes; those of 0
+    /// Kernel nodes with the first `words(function)` words of their parameter, in the order of the nodes; nodes of 0
     /// words are left out.
     pub(super) fn arguments(
         &self,
@@ -151,23 +151,23 @@ impl CapturedGraph {
         Ok(out)
     }
 
-    /// Which capture it is, and what launches it.
+    /// The number of its capture, and the handle that launches it.
     pub(super) fn identity(&self) -> Identity {
         (self.capture, self.exec as usize)
     }
 
-    /// Instantiates the graph once more and launches that from now on; gives what launched it until now. For tests of
-    /// the ledger.
+    /// Instantiates the graph once more and launches the new instance from now on; returns the previous instance. For
+    /// tests of the ledger.
     ///
     /// # Errors
-    /// What the driver says.
+    /// If the driver reports an error.
     pub(super) fn instantiate_again(&mut self) -> Result<Displaced, CudaError> {
         // SAFETY: the graph is alive.
         let exec = unsafe { instantiate(self.graph) }?;
         Ok(Displaced(std::mem::replace(&mut self.exec, exec)))
     }
 
-    /// Takes back [`Self::instantiate_again`].
+    /// Undoes [`Self::instantiate_again`].
     pub(super) fn put_back(&mut self, displaced: Displaced) {
         let exec = std::mem::replace(&mut self.exec, displaced.0);
         // SAFETY: the handle is ours and is destroyed once.
@@ -182,7 +182,7 @@ impl CapturedGraph {
         self.kernels
     }
 
-    /// Launches the graph once; returns at once.
+    /// Launches the graph once; returns immediately.
     pub(super) fn launch(&self, gpu: &Gpu) -> Result<(), CudaError> {
         // SAFETY: both handles are alive.
         unsafe { result::graph::launch(self.exec, gpu.stream()) }.map_err(|e| failed("cuGraphLaunch", e))
@@ -199,7 +199,7 @@ impl CapturedGraph {
     }
 }
 
-/// What launched a graph before it was instantiated again.
+/// The previous instance of a graph that was instantiated again.
 pub(super) struct Displaced(sys::CUgraphExec);
 
 /// # Safety
@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_capture_may_begin_with_a_library_that_has_put_nothing_yet() {
+    fn a_capture_may_consist_of_a_library_call_without_nodes() {
         let gpu = match super::super::gpu(0) {
             Ok(gpu) => gpu,
             Err(why) => return println!("skipped: no CUDA device: {why}"),

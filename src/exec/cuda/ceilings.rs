@@ -1,4 +1,4 @@
-//! What a GPU can do at best: the ceilings that a step is held against.
+//! The highest rates of a GPU, which a step is compared with.
 
 use super::error::{CudaError, failed};
 use super::memory::{DeviceMemory, Event};
@@ -9,35 +9,36 @@ use crate::select::cuda::Real;
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
-/// The ceilings of one GPU for one precision.
+/// The highest rates of one GPU for one precision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GpuCeilings {
-    /// The least time of a launch inside a graph that waits for the one before: as measured on an H200 with
+    /// The least time of a launch inside a graph that waits for the preceding one, as measured on an H200 with
     /// programmatic dependent launch.
     pub launch_us: f64,
-    /// What the device's second cache holds, and the bytes that it gives to all multiprocessors in a microsecond at
-    /// most.
+    /// The capacity of the second-level cache, and the largest number of bytes that it delivers to all multiprocessors
+    /// in a microsecond.
     pub cache_bytes: u64,
     pub cache_bytes_per_us: f64,
-    /// Bytes read and written in a microsecond: by a large copy on the device, measured now, or by the memory's clock
-    /// and width, whichever is more.
+    /// Bytes read and written in a microsecond: measured with a large copy on the device, or computed from the memory's
+    /// clock and width, whichever is more.
     pub bytes_per_us: f64,
-    /// Floating-point operations of products in a microsecond, by the device's clock and the units of a multiprocessor
-    /// of its generation.
+    /// Floating-point operations of products in a microsecond, computed from the device's clock and the units of a
+    /// multiprocessor of its generation.
     pub flops_per_us: f64,
 }
 
-/// Bytes of the copy that is timed.
+/// The size of the copy that is timed, in bytes.
 const COPY_BYTES: usize = 1 << 30;
 const LAUNCH_US: f64 = 0.8;
-/// Bytes that a multiprocessor gets from the second cache in a cycle at most, from the vendor's architecture papers.
+/// The largest number of bytes that a multiprocessor receives from the second-level cache in a cycle, from the vendor's
+/// architecture papers.
 const CACHE_BYTES_A_CYCLE: f64 = 64.0;
 
 impl GpuCeilings {
-    /// Measures the bandwidth and works out the rest.
+    /// Measures the bandwidth and computes the other rates.
     ///
     /// # Errors
-    /// Where the device fails or has no memory to spare.
+    /// If the device fails or has no free memory.
     pub fn measure(gpu: &Gpu, real: Real) -> Result<Self, ExecError> {
         let bandwidth = || -> Result<f64, CudaError> {
             gpu.enter()?;
@@ -61,7 +62,7 @@ impl GpuCeilings {
         let clock_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE)?;
         let memory_khz = of(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
         let bus_bits = of(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
-        // Twice a cycle.
+        // Twice in each cycle.
         let bytes_per_us = bandwidth()?.max(2.0 * memory_khz / 1e3 * bus_bits / 8.0);
         let cache_bytes = of(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64;
         let info = gpu.info();
@@ -85,7 +86,7 @@ impl GpuCeilings {
         let all = [
             (self.launch_us, "launch"),
             (bytes as f64 / self.cache_bytes_per_us, "cache"),
-            // What the operations before have left in the cache does not come from memory.
+            // Data that preceding operations have left in the cache do not come from memory.
             (bytes.saturating_sub(self.cache_bytes) as f64 / self.bytes_per_us, "memory"),
             (flops as f64 / self.flops_per_us, "arithmetic"),
         ];

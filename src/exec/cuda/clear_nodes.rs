@@ -1,4 +1,4 @@
-//! Memory that libraries have the copy engine zero in a captured graph, zeroed by a custom kernel instead.
+//! Replaces the nodes of a captured graph in which libraries clear memory by a custom kernel.
 
 use super::arguments::MAX_ARGS;
 use super::error::{CudaError, failed};
@@ -9,10 +9,10 @@ use crate::select::cuda::{KernelFile, KernelSpec};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 
-/// Has kernels of our own zero what libraries have the copy engine zero between their kernels (a counter of tiles,
-/// mostly). A graph of kernels alone is launched in the same time whatever it holds (1.5 to 3 us on an H200); each node
-/// that is none adds 1.3 us of the host's time to every launch. In `library`, the new nodes take the places of the old
-/// ones.
+/// Clears memory with custom kernels instead of the memory sets that libraries insert between their kernels (mostly for
+/// a counter of tiles). A graph of kernels only is launched in the same time regardless of their number (1.5 to 3 us on
+/// an H200); each node of another kind adds 1.3 us of the host's time to every launch. In `library`, the new nodes take
+/// the places of the old ones.
 ///
 /// # Safety
 /// The graph is alive and not instantiated.
@@ -59,16 +59,16 @@ pub(super) unsafe fn kernels_that_clear(
     Ok(())
 }
 
-/// The kernel that zeroes memory.
+/// The kernel that clears memory.
 pub(super) fn clear_memory() -> KernelSpec {
     KernelSpec::new(KernelFile::Clear, "Clear", String::new())
 }
 
-/// Bytes that a block of it zeroes before there is another block, and blocks at most.
+/// The number of bytes that a block clears before another block is added, and the largest number of blocks.
 const CLEARED_EACH: usize = 4096;
 const CLEARING_BLOCKS: usize = 256;
 
-/// Puts [`clear_memory`] where `node` is, which zeroes so many bytes at `address`; gives the new node.
+/// Puts [`clear_memory`] in the place of `node`, which clears this many bytes at `address`; returns the new node.
 ///
 /// # Safety
 /// The node belongs to the graph.

@@ -1,5 +1,5 @@
-//! Processes that compile kernels for this one. Within a process the run-time compiler reads one source at a time,
-//! whatever the number of threads: 15 to 40 ms each on a host with an H200, of which 70 kernels make three seconds on
+//! Processes that compile kernels for this one. Within a process the run-time compiler compiles one source at a time,
+//! even if several threads call it: 15 to 40 ms each on a host with an H200, so that 70 kernels take three seconds on
 //! 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_source};
@@ -11,23 +11,23 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The only argument of a process that compiles for another.
+/// The only argument of a process that compiles for another one.
 const ASKED: &str = "--compile-kernels-from-stdin";
 
-/// Memory that a process may take which compiles; a guess on the safe side.
+/// The memory that a compiling process may need, estimated generously.
 const BYTES_EACH: u64 = 256 << 20;
 
-/// Fewer sources than this are compiled here: to start a process takes as long as to compile one.
+/// Fewer sources than this are compiled in this process: starting a process takes as long as compiling one source.
 const WORTH_A_PROCESS: usize = 4;
 
-/// A longer source, or a longer answer, is a mistake on the way.
+/// A longer source, or a longer answer, indicates a transmission error.
 const LONGEST: u64 = 1 << 30;
 
 /// Whether this program, started with [`ASKED`], compiles, as far as is known.
 static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Where this program was started to compile for another: does so until standard input ends, after which there is
-/// nothing else to do. Nothing where it was not. To be asked before anything else.
+/// If this program was started to compile for another one, does so until standard input ends; then the caller must
+/// exit. Returns `None` if it was not. Must be called before anything else.
 ///
 /// # Errors
 /// If standard input contains something other than requests, or the answers cannot be written.
@@ -37,13 +37,13 @@ pub fn compile_for_another() -> Option<io::Result<()>> {
     (arguments == [ASKED]).then(|| serve(&mut io::stdin().lock(), &mut io::stdout().lock()))
 }
 
-/// Says that this program asks [`compile_for_another`] first, so that it may be started for that.
+/// Declares that this program calls [`compile_for_another`] first, so that it may be started for that purpose.
 pub fn may_start_compilers() {
     CAN_BE_STARTED.store(true, Ordering::Relaxed);
 }
 
 /// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine
-/// code, or 0 and the reason, with the length (8 bytes) in front. Numbers are little endian.
+/// code, or 0 and the reason, each preceded by its length (8 bytes). Numbers are little endian.
 fn serve(from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
     loop {
         let mut arch = [0; 8];
@@ -84,13 +84,13 @@ fn write_counted(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// This program's file, even where another was put into its place since it started.
+/// This program's file, even if another file has replaced it since the program started.
 fn this_program() -> io::Result<PathBuf> {
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
-/// How many threads `count` kernels are worth, of which `uncached` are to be compiled, and whether each thread has a
-/// process do that.
+/// The number of threads for `count` kernels, of which `uncached` must be compiled, and whether each thread uses a
+/// separate process.
 pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
@@ -99,7 +99,7 @@ pub(super) fn crew_for(count: usize, uncached: usize) -> (usize, bool) {
     (threads.min(count), several)
 }
 
-/// A process that compiles one source after the other. It holds nothing worth keeping, and ends with this value.
+/// A process that compiles one source after the other. It holds no state, and is ended when this value is dropped.
 pub(super) struct Compiler {
     child: Child,
     ask: ChildStdin,
@@ -107,10 +107,10 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// Starts one.
+    /// Starts a process.
     ///
     /// # Errors
-    /// What the system says.
+    /// If the system reports an error.
     pub(super) fn start() -> io::Result<Self> {
         let mut command = Command::new(this_program()?);
         command.arg(ASKED).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -121,17 +121,17 @@ impl Compiler {
         }
     }
 
-    /// Notes that this program cannot be started to compile, as under a loader or an emulator that runs it.
+    /// Records that this program cannot be started to compile, for example because a loader or an emulator runs it.
     pub(super) fn give_up(error: &io::Error) {
         if CAN_BE_STARTED.swap(false, Ordering::Relaxed) {
-            log::debug!("kernels are compiled here from now on: {error}");
+            log::debug!("kernels are compiled in this process from now on: {error}");
         }
     }
 
-    /// What [`compile_source`] gives there.
+    /// The result of [`compile_source`] in that process.
     ///
     /// # Errors
-    /// Where the process has ended, or answers something else.
+    /// If the process has ended, or its answer is invalid.
     pub(super) fn compile(&mut self, source: &str, arch: Arch) -> io::Result<Result<Vec<u8>, String>> {
         let Arch(major, minor) = arch;
         self.ask.write_all(&[major.to_le_bytes(), minor.to_le_bytes()].concat())?;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_answered_and_a_torn_one_ends_the_service() {
+    fn a_request_is_answered_and_an_incomplete_one_ends_the_service() {
         let mut asked = [9u32.to_le_bytes(), 0u32.to_le_bytes()].concat();
         write_counted(&mut asked, b"this is no kernel").unwrap();
         let mut answer = Vec::new();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn few_sources_take_no_process() {
+    fn few_sources_start_no_process() {
         assert_eq!(crew_for(1, 1), (1, false));
         assert!(!crew_for(100, WORTH_A_PROCESS - 1).1);
         assert!(crew_for(100, 100).0 >= 1);

@@ -1,4 +1,4 @@
-//! Kernels from source: the run-time compiler turns a source into machine code for this very device.
+//! Compiles kernels from source: the run-time compiler turns a source into machine code for one architecture.
 
 use super::error::CudaError;
 use crate::exec::cuda::probe::nvrtc_version;
@@ -13,13 +13,13 @@ pub struct Arch(pub u32, pub u32);
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The instructions of Hopper's own matrix units exist for this very architecture alone.
+        // The instructions of Hopper's matrix units exist only on exactly this architecture.
         let own = if *self == Self(9, 0) { "a" } else { "" };
         write!(f, "sm_{}{}{own}", self.0, self.1)
     }
 }
 
-/// A program of the run-time compiler, destroyed whatever happens.
+/// A program of the run-time compiler, destroyed on drop.
 struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
@@ -36,20 +36,21 @@ fn check(call: &str, status: sys::nvrtcResult) -> Result<(), CudaError> {
     }
 }
 
-/// How every source is compiled.
+/// The compiler options of every source.
 const OPTIONS: [&str; 4] = ["--std=c++17", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
 
-/// All that machine code depends on beside its source: the compiler with its version, the architecture, the options.
+/// Everything that machine code depends on in addition to its source: the compiler with its version, the architecture,
+/// the options.
 ///
 /// # Errors
-/// Where there is no compiler.
+/// If there is no compiler.
 pub(super) fn compiler_and_options(arch: Arch) -> Result<String, CudaError> {
     static VERSION: OnceLock<Result<String, CudaError>> = OnceLock::new();
     let version = VERSION.get_or_init(nvrtc_version).clone()?;
     Ok(format!("NVRTC {version} {arch} {}\n", OPTIONS.join(" ")))
 }
 
-/// Compiles a source to machine code for `arch`. Needs the run-time compiler's library, and no GPU.
+/// Compiles a source to machine code for `arch`. Needs the run-time compiler's library, but no GPU.
 ///
 /// # Errors
 /// The compiler's own log.
@@ -80,7 +81,7 @@ pub fn compile_source(source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
     Ok(code)
 }
 
-/// What the compiler says of a program.
+/// The compiler's log for a program.
 fn log_of(program: &Program) -> Result<String, CudaError> {
     let mut size = 0;
     // SAFETY: the program is alive; its size is asked for before the buffer is filled.

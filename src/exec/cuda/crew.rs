@@ -1,7 +1,7 @@
-//! Several threads for one piece of work.
+//! Runs one piece of work on several threads.
 
-/// Runs `work` on this thread and on as many others as make `threads` of them, each with a name that begins with
-/// `name`. A thread that the system refuses is reported as one that `does` the work: the others do its share.
+/// Runs `work` on this thread and on further ones, `threads` in total, each with a name that starts with `name`. If the
+/// system refuses to start a thread, this is reported as a thread that `does` the work, and the others do its share.
 pub(super) fn share_work(threads: usize, name: &str, does: &str, work: &(impl Fn() + Sync)) {
     std::thread::scope(|scope| {
         for number in 1..threads {

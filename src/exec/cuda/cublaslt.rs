@@ -1,12 +1,12 @@
-//! Matrix products by cublasLt: everything is decided when a plan is made, so that running one neither allocates nor
+//! Matrix products with cublasLt: everything is decided when a plan is made, so that running it neither allocates nor
 //! waits.
 //!
-//! cudarc's `sys` layer is used, since its safe one forces TF32 for floats and asks the heuristic at every call.
-//! How much of an epilogue is done here is decided in [`crate::select::cuda::lt`]; the rest is the caller's.
+//! cudarc's `sys` layer is used, because its safe layer forces TF32 for floats and queries the heuristic at every call.
+//! Which part of an epilogue is done here is decided in [`crate::select::cuda::lt`]; the rest is the caller's task.
 //!
 //! cublasLt is column-major. A row-major `[rows, cols]` is a column-major `[cols, rows]` of the same leading dimension,
-//! so the row-major `c = a b` is asked for as `cᵀ = bᵀ aᵀ`: `b` is its first factor, `a` its second, and a bias over
-//! the columns of `c` is its bias over rows.
+//! so the row-major `c = a b` is computed as `cᵀ = bᵀ aᵀ`: `b` is its first factor, `a` its second, and a bias over the
+//! columns of `c` is its bias over rows.
 
 use super::error::CudaError;
 use crate::model::Activation;
@@ -18,13 +18,13 @@ use cudarc::driver::sys::CUstream;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
 
-/// The most algorithms that the heuristic is asked for.
+/// The largest number of algorithms that are requested from the heuristic.
 const MOST_CANDIDATES: usize = 8;
 
-/// What a workspace's address is a multiple of, in bytes.
+/// The alignment of a workspace's address, in bytes.
 const WORKSPACE_ALIGN_BYTES: u64 = 256;
 
-/// Device addresses of a product's arguments; 0 where an argument is not bound.
+/// Device addresses of a product's arguments; 0 if an argument is not bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pointers {
     pub a: u64,
@@ -33,15 +33,15 @@ pub struct Pointers {
     pub bias: u64,
     /// `[m, n]`.
     pub c: u64,
-    /// `[m, n]`: what an accumulating product adds to; it may be `c`.
+    /// `[m, n]`: the previous value, which an accumulating product adds to; it may be `c`.
     pub c_prev: u64,
-    /// Read by what is left of the epilogue, not by cublasLt.
+    /// Read by the rest of the epilogue, not by cublasLt.
     pub saved: u64,
-    /// `[m, n]`: where the value before the activation is kept, the product is written here instead of to `c`.
+    /// `[m, n]`: if the value before the activation is kept, the product is written here instead of to `c`.
     pub z: u64,
 }
 
-/// Something that cublasLt made and that is given back on drop.
+/// An object that cublasLt created and that is destroyed on drop.
 struct Owned<T> {
     raw: *mut T,
     destroy: unsafe fn(*mut T) -> sys::cublasStatus_t,
@@ -58,7 +58,7 @@ impl<T> Drop for Owned<T> {
 // SAFETY: handles and descriptors are plain host objects that belong to no thread.
 unsafe impl<T> Send for Owned<T> {}
 
-/// Makes something through a function that writes its address.
+/// Creates an object with a function that writes its address.
 fn make<T>(
     call: &str,
     create: impl FnOnce(*mut *mut T) -> sys::cublasStatus_t,
@@ -84,10 +84,10 @@ pub struct Lt {
 
 impl Lt {
     /// Opens the library for the device whose context is current on this thread; the same context must be current
-    /// wherever it is used. Dropping it waits for the device, so not during capture.
+    /// whenever it is used. Dropping it waits for the device, so it must not be dropped during capture.
     ///
     /// # Errors
-    /// Where the library is not installed, or not usable.
+    /// If the library is not installed, or cannot be used.
     pub fn open() -> Result<Self, CudaError> {
         // SAFETY: loads the library, whose initialisers have no preconditions.
         if !unsafe { sys::is_culib_present() } {
@@ -98,11 +98,11 @@ impl Lt {
         Ok(Self { handle: make("cublasLtCreate", create, sys::cublasLtDestroy)? })
     }
 
-    /// A plan with the heuristic's `candidate`-th algorithm, best first, that takes at most `workspace_limit` bytes. Of
-    /// the epilogue it does what [`LtPlan::done`] says.
+    /// A plan with the heuristic's `candidate`-th algorithm, best first, that takes at most `workspace_limit` bytes.
+    /// [`LtPlan::done`] says which part of the epilogue it does.
     ///
     /// # Errors
-    /// Where cublasLt does not do the operation, there are not so many algorithms, or a call fails.
+    /// If cublasLt does not support the operation, there are fewer algorithms, or a call fails.
     pub fn plan(&self, gemm: &Gemm, real: Real, workspace_limit: usize, candidate: usize) -> Result<LtPlan, CudaError> {
         let problem = Problem::new(gemm, real)?;
         let candidates = problem.candidates(self, workspace_limit)?;
@@ -130,9 +130,9 @@ struct Problem {
     first: Owned<sys::cublasLtMatrixLayoutOpaque_t>,
     second: Owned<sys::cublasLtMatrixLayoutOpaque_t>,
     output: Owned<sys::cublasLtMatrixLayoutOpaque_t>,
-    /// What is done of the epilogue.
+    /// The part of the epilogue that is done.
     done: Epilogue,
-    /// The product goes to `z` instead of `c`.
+    /// The product is written to `z` instead of `c`.
     into_z: bool,
     accumulate: bool,
     factor_align_bytes: u32,
@@ -141,7 +141,7 @@ struct Problem {
     reductions: u32,
 }
 
-/// What products are computed in, and the type of their factors.
+/// The type that products are computed in, and the type of their factors.
 const fn types(real: Real) -> (sys::cublasComputeType_t, sys::cudaDataType_t) {
     match real {
         Real::F32 => (sys::cublasComputeType_t::CUBLAS_COMPUTE_32F, sys::cudaDataType_t::CUDA_R_32F),
@@ -151,7 +151,7 @@ const fn types(real: Real) -> (sys::cublasComputeType_t, sys::cudaDataType_t) {
     }
 }
 
-/// cublasLt's name of what it does behind a product.
+/// cublasLt's name of its epilogue for a product.
 fn epilogue_of(done: Epilogue) -> Result<sys::cublasLtEpilogue_t, CudaError> {
     use sys::cublasLtEpilogue_t as Ep;
     Ok(match (done.bias, done.act) {
@@ -176,8 +176,8 @@ impl Problem {
         // SAFETY: `make` passes a place for a descriptor.
         let create = |place| unsafe { sys::cublasLtMatmulDescCreate(place, compute, float) };
         let desc = make("cublasLtMatmulDescCreate", create, sys::cublasLtMatmulDescDestroy)?;
-        // Row-major `b` is `bᵀ` already, row-major `a` is `aᵀ`: only what we hold transposed is to be transposed. 0 and
-        // 1 are CUBLAS_OP_N and _T.
+        // Row-major `b` is already `bᵀ`, and row-major `a` is `aᵀ`: only factors that are stored transposed must be
+        // transposed. 0 and 1 are CUBLAS_OP_N and _T.
         let (first_transposed, second_transposed) = match gemm.trans {
             Trans::Nn => (0i32, 0i32),
             Trans::Nt => (1, 0),
@@ -188,12 +188,11 @@ impl Problem {
         set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue_of(done)? as u32))?;
         if done.bias {
             set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &(output as i32))?;
-            // The heuristic insists on an address, and reads from it only how it is aligned; `run` puts the true one in
-            // its place.
+            // The heuristic requires an address, and uses only its alignment; `run` sets the actual one.
             set_desc(&desc, Attr::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &u64::from(align_bytes(output)))?;
         }
 
-        // Rows of the row-major matrices, which are stored densely: their lengths are the leading dimensions.
+        // Rows of the row-major matrices, which are stored without gaps: the row lengths are the leading dimensions.
         let (b, a) = match gemm.trans {
             Trans::Nn => ((gemm.k, gemm.n), (gemm.m, gemm.k)),
             Trans::Nt => ((gemm.n, gemm.k), (gemm.m, gemm.k)),
@@ -209,8 +208,9 @@ impl Problem {
             accumulate: gemm.accumulate,
             factor_align_bytes: align_bytes(factor),
             output_align_bytes: align_bytes(output),
-            // Without a split nothing is needed; of the split ones, those that sum the parts in a pass of their own. In
-            // place the order is up to counters, and parts kept in 16 bits lose what the accumulators hold.
+            // A product without a split needs no reduction; of the split ones, only those are allowed that sum the
+            // parts in a separate pass. When parts are added in place, the order depends on counters, and parts stored
+            // in 16 bits lose digits of the accumulators.
             reductions: if output == float {
                 Scheme::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32
                     | Scheme::CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE as u32
@@ -275,8 +275,8 @@ impl Problem {
     }
 }
 
-/// What addresses of a type are multiples of, in bytes: buffers begin at 256, and parameters within the flat vectors at
-/// 64 elements.
+/// The alignment of addresses of a type, in bytes: buffers are aligned to 256 bytes, and parameters within the flat
+/// vectors to 64 elements.
 const fn align_bytes(of: sys::cudaDataType_t) -> u32 {
     if matches!(of, sys::cudaDataType_t::CUDA_R_32F) { 256 } else { 128 }
 }
@@ -300,7 +300,7 @@ fn set_desc<T: Copy>(
     // SAFETY: the descriptor is alive, and the attribute's bytes are copied.
     let set = |bytes, len| unsafe { sys::cublasLtMatmulDescSetAttribute(desc.raw, attribute, bytes, len) };
     let status = with_bytes(value, set);
-    // The name is not put together where nothing failed: an address is set at every call.
+    // The name is formatted only if something failed, because addresses are set at every call.
     if status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
         return Ok(());
     }
@@ -317,13 +317,13 @@ fn set_preference<T: Copy>(
     check(&format!("cublasLtMatmulPreferenceSetAttribute({attribute:?})"), with_bytes(value, set))
 }
 
-/// Gives a function the address of a value and its number of bytes, as long as the value is there.
+/// Calls a function with the address of a value and its size in bytes; the value lives until the function returns.
 fn with_bytes<T: Copy, R>(value: &T, give: impl FnOnce(*const c_void, usize) -> R) -> R {
     give(std::ptr::from_ref(value).cast(), size_of::<T>())
 }
 
-/// An attribute of an algorithm that takes `size` bytes, at most 4; none where this version of the library does not
-/// tell.
+/// An attribute of an algorithm that takes `size` bytes, at most 4; `None` if this version of the library does not
+/// report it.
 fn algo_config(
     algo: &sys::cublasLtMatmulAlgo_t,
     attribute: sys::cublasLtMatmulAlgoConfigAttributes_t,
@@ -344,14 +344,14 @@ fn algo_config(
     (status == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS).then(|| u32::from_ne_bytes(value))
 }
 
-/// A product of fixed shape with everything it takes: descriptors, layouts, the algorithm. Runs with the [`Lt`] that
-/// made it.
+/// A product of fixed shape with everything it needs: descriptors, layouts, the algorithm. It must be run with the
+/// [`Lt`] that made it.
 pub struct LtPlan {
     problem: Problem,
     algo: sys::cublasLtMatmulAlgo_t,
     workspace_bytes: usize,
     waves: f32,
-    /// Held while the descriptor's bias is set and used, by all who share the plan.
+    /// Locked while the descriptor's bias is set and used, because several users may share the plan.
     bias_turn: Mutex<()>,
 }
 
@@ -359,32 +359,32 @@ pub struct LtPlan {
 unsafe impl Sync for LtPlan {}
 
 impl LtPlan {
-    /// What it does of the epilogue. The rest remains, on `z` where the value before the activation is kept, otherwise
-    /// on `c`.
+    /// The part of the epilogue that the plan does. The rest must be applied to `z` if the value before the activation
+    /// is kept, otherwise to `c`.
     #[must_use]
     pub const fn done(&self) -> Epilogue {
         self.problem.done
     }
 
-    /// Puts the product on a stream. Neither allocates nor waits, so it may be captured; run it once before that,
+    /// Enqueues the product on a stream. Neither allocates nor waits, so it may be captured; run it once before that,
     /// because the first run of an algorithm loads its kernel.
     ///
     /// # Errors
-    /// Where cublasLt refuses, such as for an address that is less aligned than promised.
+    /// If cublasLt refuses, for example an address with a smaller alignment than promised.
     ///
     /// # Safety
     /// `lt` made this plan and its device's context is current on this thread. `stream` belongs to it. `a`, `b`, `c`
-    /// and, where they are used, `bias`, `c_prev` and `z` are device addresses of as many elements as the shape says,
-    /// multiples of 256 bytes for floats and 128 for 16-bit values; what is written overlaps nothing else. `workspace`
-    /// is a multiple of 256 with [`Self::workspace_bytes`] behind it (or 0 where that is 0). All stay valid, and the
-    /// workspace in no other use, until the stream, or every replay of what it captured, has run.
+    /// and, if they are used, `bias`, `c_prev` and `z` are device addresses of as many elements as the shape says,
+    /// multiples of 256 bytes for floats and 128 for 16-bit values; results overlap nothing else. `workspace` is a
+    /// multiple of 256 with [`Self::workspace_bytes`] bytes (or 0 if that is 0). All remain valid, and nothing else
+    /// uses the workspace, until the stream, or every replay of a capture of it, has run.
     pub unsafe fn run(&self, lt: &Lt, stream: CUstream, pointers: &Pointers, workspace: u64) -> Result<(), CudaError> {
         debug_assert!(
             workspace.is_multiple_of(WORKSPACE_ALIGN_BYTES) && (workspace != 0 || self.workspace_bytes == 0),
             "the workspace is a multiple of {WORKSPACE_ALIGN_BYTES}"
         );
         let problem = &self.problem;
-        // A poisoned lock does no harm, since every user sets the address first.
+        // A poisoned lock does no harm, because every user sets the address first.
         let _turn = problem.done.bias.then(|| self.bias_turn.lock().unwrap_or_else(PoisonError::into_inner));
         if problem.done.bias {
             let bias = sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
@@ -420,7 +420,7 @@ impl LtPlan {
         check("cublasLtMatmul", status)
     }
 
-    /// The algorithm in words, for listings: its number, tile, stages, splits of the reduction, workspace, waves of
+    /// The algorithm as text, for listings: its number, tile, stages, splits of the reduction, workspace, waves of
     /// blocks.
     #[must_use]
     pub fn describe(&self) -> String {
@@ -445,7 +445,7 @@ impl LtPlan {
     }
 }
 
-/// Rows by columns of a tile, such as `128x256`; its number where it is newer than this program.
+/// Rows by columns of a tile, such as `128x256`; its number if it is newer than this program.
 fn tile_name(id: u32) -> String {
     if id >= sys::cublasLtMatmulTile_t::CUBLASLT_MATMUL_TILE_END as u32 {
         return format!("#{id}");
@@ -455,9 +455,9 @@ fn tile_name(id: u32) -> String {
     format!("{tile:?}").trim_start_matches("CUBLASLT_MATMUL_TILE_").to_lowercase()
 }
 
-/// Depth by number of stages, such as `64x4`; its number where it is newer than this program.
+/// Depth by number of stages, such as `64x4`; its number if it is newer than this program.
 fn stages_name(id: u32) -> String {
-    // The numbers 29 and 30 are not given.
+    // The numbers 29 and 30 are not used.
     if id >= sys::cublasLtMatmulStages_t::CUBLASLT_MATMUL_STAGES_END as u32 || matches!(id, 29 | 30) {
         return format!("#{id}");
     }

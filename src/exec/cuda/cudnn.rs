@@ -1,10 +1,10 @@
-//! Convolutions through cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
+//! Convolutions with cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
 //!
 //! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's
 //! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of this
-//! program: results that differ from run to run, sums in reduced precision, inputs rounded further than the precision
-//! allows, too large a workspace. The caller times the plans and binds the fastest to its buffers ([`DnnCall`]). A
-//! bound call allocates nothing on the device, so that it can be captured.
+//! program: results that differ from run to run, sums in reduced precision, inputs rounded more than the precision
+//! allows, a workspace that is too large. The caller times the plans and binds the fastest to its buffers
+//! ([`DnnCall`]). A bound call allocates nothing on the device, so that it can be captured.
 //!
 //! Images are in memory as `[n, h, w, c]`, weights as `[f, kh, kw, c / groups]`. cuDNN is given `[n, c, h, w]` and
 //! `[f, c / groups, kh, kw]` with the strides that say so; it infers the groups from the channels of both.
@@ -25,21 +25,21 @@ pub use request::{ConvKind, DnnArgs, Fused, PlanRequest};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Knobs that an engine may have; cuDNN 9.21 knows of 44.
+/// The largest number of knobs of an engine; cuDNN 9.21 knows 44.
 const MAX_KNOBS: usize = 64;
 
-/// The library, opened for one GPU. Calls that use its handle are made by one thread at a time: whoever holds the GPU's
-/// lock.
+/// The library, opened for one GPU. Its handle is used by one thread at a time, the one that holds the GPU's lock.
 pub struct Dnn {
     library: Arc<Library>,
     version: usize,
 }
 
 impl Dnn {
-    /// Opens cuDNN for the GPU whose context is current on this thread. Allocates on the device: not during capture.
+    /// Opens cuDNN for the GPU whose context is current on this thread. Allocates on the device, so it must not be
+    /// called during capture.
     ///
     /// # Errors
-    /// Where cuDNN is not installed, is older than version 9, or has no GPU.
+    /// If cuDNN is not installed, is older than version 9, or cannot use the GPU.
     pub fn open() -> Result<Self, CudaError> {
         let (library, version) = Library::open()?;
         Ok(Self { library, version })
@@ -51,29 +51,30 @@ impl Dnn {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// Ways to compute a convolution that keep the rules at the top of this file, the most promising first, at most
-    /// `max`. Each is ready to run; some were compiled for the purpose, which takes a fraction of a second each.
-    /// Results are the same from run to run.
+    /// At most `max` ways to compute a convolution that satisfy the rules at the top of this file, the most promising
+    /// first. Each is ready to run; some were compiled for this call, which takes a fraction of a second each. Results
+    /// are the same in every run.
     ///
-    /// Weight gradients are stored as float wherever cuDNN can, also in the 16-bit types: see [`DnnPlan::dw_is_float`].
+    /// Weight gradients are stored as float if cuDNN supports it, also for the 16-bit types: see
+    /// [`DnnPlan::dw_is_float`].
     ///
     /// # Errors
-    /// Where there is none, with what happened to those that cuDNN named.
+    /// If there are none, with what happened to those that cuDNN named.
     pub fn plans(&self, wanted: &PlanRequest) -> Result<Vec<DnnPlan>, CudaError> {
         self.search(wanted, ways(wanted))
     }
 
-    /// As [`Self::plans`] for a weight gradient that is stored in the step's own 16-bit type, by cuDNN's ready-made
-    /// kernels. For a caller that times them with the conversion that must follow.
+    /// Like [`Self::plans`], for a weight gradient that is stored in the step's 16-bit type, computed by cuDNN's
+    /// precompiled kernels. The caller times them together with the conversion that must follow.
     ///
     /// # Errors
-    /// As of [`Self::plans`].
+    /// As for [`Self::plans`].
     pub fn plans_with_narrow_dw(&self, wanted: &PlanRequest) -> Result<Vec<DnnPlan>, CudaError> {
         let wanted = PlanRequest { kind: ConvKind::BwdW, fused: Fused::default(), ..*wanted };
         self.search(&wanted, &[Stored::Own])
     }
 
-    /// Plans that store the result in the first of these ways for which there are any.
+    /// Plans that store the result in the first of these formats that has any plans.
     fn search(&self, wanted: &PlanRequest, ways: &[Stored]) -> Result<Vec<DnnPlan>, CudaError> {
         let mut fates = Vec::new();
         for stored in ways {
@@ -107,7 +108,7 @@ impl Dnn {
         Err(format!("cuDNN {} has no plan for this convolution: {}", self.version(), unique.join("; ")).into())
     }
 
-    /// Adds a heuristic's plans up to the number wanted, and why others were left out.
+    /// Adds a heuristic's plans up to the required number, and the reasons why others were rejected.
     fn extend(
         &self,
         plans: &mut Vec<DnnPlan>,
@@ -138,7 +139,7 @@ impl Dnn {
         }
     }
 
-    /// The engine configurations that a heuristic names, the best first.
+    /// The engine configurations that a heuristic names, best first.
     fn configs(&self, graph: &Graph, mode: Heuristic) -> Result<Vec<Descriptor>, CudaError> {
         let heuristic = Descriptor::new(&self.library, Kind::CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)?;
         heuristic
@@ -179,7 +180,7 @@ fn ways(wanted: &PlanRequest) -> &'static [Stored] {
     }
 }
 
-/// An engine configuration that keeps the rules.
+/// An engine configuration that satisfies the rules.
 struct Config {
     config: Descriptor,
     description: String,
@@ -198,7 +199,7 @@ impl Config {
         if let Some((_, why)) = refused(real).iter().find(|(note, _)| notes.contains(&Note(*note as u32))) {
             return Err(format!("{description} {why}").into());
         }
-        // An array of as many as are allowed to be set: the number of knobs is not known in advance.
+        // The array has the maximum length, because the number of knobs is not known in advance.
         let choice = Kind::CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR;
         for choice in config.children(Attr::CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, choice, MAX_KNOBS)? {
             let mut knob = [Knob(0)];
@@ -206,7 +207,7 @@ impl Config {
             let value = choice.int(Attr::CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE)?;
             description += &format!("_k{}={value}", knob[0].0);
         }
-        // Engines are numbered anew for each graph.
+        // Engines are numbered separately for each graph.
         description += match stored {
             Stored::Own => "",
             Stored::Float => "_float",
@@ -216,7 +217,7 @@ impl Config {
     }
 }
 
-/// What an engine must not do, with why.
+/// The properties that an engine must not have, each with the reason.
 fn refused(real: Real) -> &'static [(Numerical, &'static str)] {
     const ALWAYS: [(Numerical, &str); 6] = [
         (Numerical::CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC, "is not deterministic"),
@@ -224,7 +225,7 @@ fn refused(real: Real) -> &'static [(Numerical, &'static str)] {
         (Numerical::CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS, "rounds its inputs"),
         (Numerical::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6, "loses digits to large Winograd tiles"),
         (Numerical::CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13, "loses digits to large Winograd tiles"),
-        // The last, so that other precisions leave it out. On float tensors, tensor cores mean TF32.
+        // The last one, so that other precisions can omit it. For float tensors, tensor cores mean TF32.
         (Numerical::CUDNN_NUMERICAL_NOTE_TENSOR_CORE, "rounds its inputs to TF32"),
     ];
     if real == Real::F32 { &ALWAYS } else { &ALWAYS[..5] }
@@ -240,14 +241,14 @@ pub struct DnnPlan {
 }
 
 impl DnnPlan {
-    /// The engine and its knobs, such as `eng38_k2=7_k4=1`; the same for the same plan in another run of the program.
+    /// The engine and its knobs, such as `eng38_k2=7_k4=1`; the same for the same plan in every run of the program.
     #[must_use]
     pub fn describe(&self) -> &str {
         &self.description
     }
 
-    /// For a weight gradient: true where it is stored as float, false where it has the step's 16-bit type and must
-    /// still be widened.
+    /// For a weight gradient: true if it is stored as float, false if it has the step's 16-bit type and must still be
+    /// converted.
     #[must_use]
     pub const fn dw_is_float(&self) -> bool {
         self.dw_is_float
@@ -256,7 +257,7 @@ impl DnnPlan {
     /// Binds the plan to addresses. Nothing runs and nothing is allocated on the device.
     ///
     /// # Errors
-    /// Where an address that the plan uses is missing or not a multiple of 16, or where cuDNN refuses.
+    /// If an address that the plan uses is missing or not a multiple of 16, or if cuDNN refuses.
     pub fn bind(&self, args: &DnnArgs) -> Result<DnnCall, CudaError> {
         let addresses: Vec<u64> = self.graph.roles.iter().map(|role| role.address(args)).collect();
         let scratch = (self.workspace_bytes > 0).then_some(args.workspace);
@@ -274,7 +275,7 @@ impl DnnPlan {
     }
 }
 
-/// A plan with its addresses.
+/// A plan bound to addresses.
 pub struct DnnCall {
     plan: Arc<Descriptor>,
     _graph: Arc<Graph>,
@@ -285,12 +286,12 @@ impl DnnCall {
     /// Enqueues the call on a stream, also during capture.
     ///
     /// # Errors
-    /// What cuDNN answers.
+    /// If cuDNN reports an error.
     ///
     /// # Safety
-    /// The addresses bound are device memory of the plan's tensors, whole, in the context that the plan was made in;
-    /// results overlap nothing; nothing else uses the results and the workspace until the stream is past this call; and
-    /// no other thread uses the plan's handle meanwhile.
+    /// The bound addresses are device memory that contains the plan's whole tensors, in the context that the plan was
+    /// made in; results overlap nothing; nothing else uses the results and the workspace until the stream has passed
+    /// this call; and no other thread uses the plan's handle during the call.
     pub unsafe fn run(&self, stream: CUstream) -> Result<(), CudaError> {
         let library = &self.plan.library;
         if library.handle.is_null() {

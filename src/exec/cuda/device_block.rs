@@ -20,15 +20,15 @@ pub(super) struct DeviceBlock {
     start: u64,
     bytes: u64,
     gpu: Arc<Gpu>,
-    /// Where it is a store: the half-precision copy of its parameters, once the first step over it asked for one.
+    /// If it is a store: the half-precision copy of its parameters, once a step over it has requested one.
     pub(super) half: OnceLock<Option<Arc<HalfParameters>>>,
 }
 
-/// Takes blocks of memory of these sizes, zeroed, one behind the other in one allocation. The device is current on this
-/// thread.
+/// Allocates blocks of memory of these sizes, zeroed, one after the other in one allocation. The device is current on
+/// this thread.
 ///
 /// # Errors
-/// Where not all of them are free.
+/// If there is not enough free memory for all of them.
 pub(super) fn allocate(sizes: &[u64], gpu: &Arc<Gpu>) -> Result<Vec<Box<dyn Block>>, ExecError> {
     let needed = sizes.iter().fold(0u64, |sum, size| sum.saturating_add(*size));
     let (free, _) = gpu.memory()?;
@@ -36,7 +36,7 @@ pub(super) fn allocate(sizes: &[u64], gpu: &Arc<Gpu>) -> Result<Vec<Box<dyn Bloc
     if needed > free {
         return Err(short);
     }
-    // Another program may have taken what was free a moment ago, or left it in pieces.
+    // Another program may have taken memory that was free before, or the memory may be fragmented.
     let memory = DeviceMemory::zeroed(needed as usize, gpu.stream()).inspect_err(|why| log::debug!("{why}"));
     let memory = memory.map(Arc::new).map_err(|_| short)?;
     let mut start = 0;

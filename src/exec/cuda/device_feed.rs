@@ -1,6 +1,6 @@
 //! Steps that fetch their own batches: the data set stays on the device, each step shuffles and gathers its rows and
-//! leaves a record of what it found, and one launch makes several steps. The host says ahead where batches are and
-//! reads records behind; it never stops the stream.
+//! writes a record of its results, and one launch makes several steps. The host writes the positions of batches in
+//! advance and reads records later; it never stops the stream.
 
 use super::arguments::{FLAGS, put_numbers};
 use super::bound_ops::BoundOps;
@@ -19,25 +19,25 @@ use crate::lower::LValueId;
 use cudarc::driver::{result, sys};
 use std::collections::VecDeque;
 
-/// Launches in flight at most.
+/// The largest number of launches in flight.
 const IN_FLIGHT: usize = 3;
 
 /// A launch in flight.
 struct InFlight {
     first: u64,
     steps: usize,
-    /// Where the host prepared its places, and where its records arrive.
+    /// The staging memory for its positions and its records.
     slot: usize,
     done: Event,
 }
 
-/// Memory of the host that belongs to one launch at a time.
+/// Host memory that belongs to one launch at a time.
 struct StagingSlot {
     places: Pinned,
     records: Pinned,
 }
 
-/// A data set on the device, with what feeds a step from it.
+/// A data set on the device, with the feed that copies batches from it to a step.
 pub(super) struct DeviceFeed {
     memory: FeedMemory,
     watched: Vec<LValueId>,
@@ -52,10 +52,11 @@ pub(super) struct DeviceFeed {
 type FeedWithGraphs = (DeviceFeed, Vec<(usize, CapturedGraph)>);
 
 impl DeviceFeed {
-    /// Brings a data set to the device and captures steps that fetch from it; nothing where the step cannot be fed so.
+    /// Copies a data set to the device and captures steps that fetch from it; `None` if the step cannot be fed in this
+    /// way.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn new(
         ops: &BoundOps,
         recording: &Recording,
@@ -83,15 +84,15 @@ impl DeviceFeed {
         Ok(Some((feed, fed)))
     }
 
-    /// The launches of the data feed in a graph of so many steps.
+    /// The launches of the data feed in a graph of this many steps.
     pub(super) fn launches(&self, steps: usize) -> Vec<&FeedLaunch> {
         self.launches.of(steps)
     }
 
-    /// Whether memory, batch and watched values are where the data feed has them.
+    /// Checks that memory, batch and watched values are where the data feed has them.
     ///
     /// # Errors
-    /// The first that is elsewhere.
+    /// If one of them is elsewhere.
     pub(super) fn check(&self, ops: &BoundOps) -> Result<(), ExecError> {
         let mut row = self.memory.row(ops, &self.watched)?;
         put_numbers(&mut row, &self.launches.first.numbers);
@@ -105,29 +106,29 @@ impl DeviceFeed {
         })
     }
 
-    /// Whether the host writes places and reads records where the data feed does.
+    /// Checks that the host writes positions and reads records where the data feed does.
     ///
     /// # Errors
-    /// Where it does not.
+    /// If it does not.
     pub(super) fn check_rings(&self) -> Result<(), ExecError> {
         let row = self.launches.row();
         if (row[PLACES], row[RECORDS]) == (self.memory.rings.places.base(), self.memory.rings.records.base()) {
             return Ok(());
         }
-        let why = "the rings of places and records are not where they were recorded".into();
+        let why = "the ring buffers of positions and records are not at their recorded addresses".into();
         Err(ExecError::Graph { graph: "the data feed".into(), why })
     }
 
-    /// Whether another launch may be sent before the first one's records are taken.
+    /// Whether another launch may be started before the records of the first one are taken.
     pub(super) fn has_free_slot(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Launches the steps whose batches are at `places`; `first` is the number that the step counter has before them.
-    /// Returns at once.
+    /// Launches the steps whose batches are at `places`; `first` is the value of the step counter before them. Returns
+    /// immediately.
     ///
     /// # Errors
-    /// Where no graph makes so many steps, no staging slot is free, or a call fails.
+    /// If no graph has this number of steps, no staging slot is free, or a call fails.
     pub(super) fn launch(
         &mut self,
         gpu: &Gpu,
@@ -137,7 +138,7 @@ impl DeviceFeed {
     ) -> Result<(), CudaError> {
         let (stream, steps) = (gpu.stream(), places.len());
         let (Some(graph), Some(slot)) = (graph, self.free.pop()) else {
-            return Err(format!("no launch makes {steps} steps now").into());
+            return Err(format!("no recorded launch makes {steps} steps").into());
         };
         self.send_places(stream, slot, first, places)?;
         graph.launch(gpu)?;
@@ -148,7 +149,7 @@ impl DeviceFeed {
         Ok(())
     }
 
-    /// Copies the places of batches to the device.
+    /// Copies the positions of batches to the device.
     fn send_places(
         &mut self,
         stream: sys::CUstream,
@@ -169,7 +170,7 @@ impl DeviceFeed {
         Ok(())
     }
 
-    /// Copies the records of a launch to the host, behind it.
+    /// Copies the records of a launch to the host, after the launch.
     fn fetch_records(&mut self, stream: sys::CUstream, slot: usize, first: u64, steps: usize) -> Result<(), CudaError> {
         let host = &mut self.slots[slot];
         for (from, ring, count) in pieces(first, steps) {
@@ -182,11 +183,10 @@ impl DeviceFeed {
         Ok(())
     }
 
-    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in
-    /// flight.
+    /// The records of the oldest launch in flight, in order; waits only for that launch. Empty if none is in flight.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn completed(&mut self) -> Result<&[StepRecord], CudaError> {
         self.completed.clear();
         if let Some(launch) = self.in_flight.pop_front() {
@@ -201,14 +201,14 @@ impl DeviceFeed {
         Ok(&self.completed)
     }
 
-    /// Forgets all launches, which have been waited for.
+    /// Discards all launches, which must have completed.
     pub(super) fn forget_launches(&mut self) {
         self.in_flight.clear();
         self.free = (0..IN_FLIGHT).collect();
     }
 }
 
-/// The record of the step behind `counter`, with so many values.
+/// The record of the step after `counter`, with this number of values.
 fn read_record(record: &[u8], counter: u64, watched: usize) -> StepRecord {
     let word = |i: usize| bytemuck::pod_read_unaligned::<u32>(&record[4 * i..4 * i + 4]);
     let ns = |i: usize| u64::from(word(i)) | u64::from(word(i + 1)) << 32;
@@ -220,8 +220,8 @@ fn read_record(record: &[u8], counter: u64, watched: usize) -> StepRecord {
     StepRecord { counter, step_us, values }
 }
 
-/// The stretches of the ring that `steps` steps from `first` on take: where each begins among the steps, where in the
-/// ring, and how many it holds.
+/// The ranges of the ring that `steps` steps from `first` on use: for each, its first step, its start in the ring, and
+/// its length.
 fn pieces(first: u64, steps: usize) -> [(usize, usize, usize); 2] {
     let start = (first % RING as u64) as usize;
     let before = steps.min(RING - start);
@@ -234,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_that_pass_the_rings_end_continue_at_its_beginning() {
+    fn places_past_the_end_of_the_ring_continue_at_its_start() {
         assert_eq!(pieces(0, 5), [(0, 0, 5), (5, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 + 3, 4), [(0, 3, 4), (4, 0, 0)]);
         assert_eq!(pieces(RING as u64 * 7 - 2, 6), [(0, RING - 2, 2), (2, 0, 4)]);

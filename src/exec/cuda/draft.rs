@@ -1,4 +1,4 @@
-//! Decides which calls carry out an operation, before their addresses are known.
+//! Decides which calls compute an operation, before their addresses are known.
 
 use super::crew::share_work;
 use super::cublaslt::LtPlan;
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Threads that ask libraries for plans, at most.
+/// The largest number of threads that request plans from libraries.
 const MAX_DRAFTERS: usize = 12;
 
 /// One of several plans of cuDNN's.
@@ -26,16 +26,16 @@ pub(super) type ChosenPlan = (Arc<Vec<DnnPlan>>, usize);
 
 /// A call before its addresses are known.
 pub(super) enum Draft {
-    /// A kernel that has the operation's own slots.
+    /// A kernel with the operation's own slots.
     Kernel(Arc<KernelSpec>),
-    /// A pass behind a library's product: for each of its kernel's slots that is used, the operation's slot.
+    /// A pass after a library's product: for each used slot of its kernel, the slot of the operation.
     Pass(Arc<KernelSpec>, Vec<(usize, usize)>),
     CublasLt(Arc<LtPlan>, OpKind),
-    /// With the bytes at the front of the scratch memory that hold a gradient in half width.
+    /// With the size of the gradient in half width at the start of the scratch memory, in bytes.
     Cudnn(ChosenPlan, OpKind, u64),
 }
 
-/// How an operation is to be run.
+/// How an operation is computed.
 pub(super) struct Drafts {
     pub(super) calls: Vec<Draft>,
     /// Whether a custom kernel replaces a library that refused.
@@ -53,7 +53,7 @@ impl Drafts {
     }
 }
 
-/// The custom kernel of an operation by its number, or the cheapest.
+/// The custom kernel of an operation with this number, or the cheapest one.
 fn custom_kernel(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>) -> Result<CustomKernel, CudaError> {
     let facts = compiled.selection.target.as_cuda().ok_or("the plan is for a CPU")?;
     let real = cuda::real_of(&compiled.selection.program, op, compiled.selection.real);
@@ -71,13 +71,13 @@ fn custom_kernel(kind: &OpKind, compiled: &Compiled, op: &Op, number: Option<u8>
     }
 }
 
-/// Whether a library is to do operation `index`.
+/// Whether a library computes operation `index`.
 pub(super) fn asks_library(compiled: &Compiled, index: usize) -> bool {
     !matches!(compiled.selection.choices[index].variant, Variant::Cuda(cuda::Route::Own(_)))
 }
 
-/// Decides the calls of operations, each given by its step and its place there. Libraries may compile what they are
-/// asked for, so that several threads ask.
+/// Decides the calls of operations, each given by its step and its index there. Several threads query the libraries,
+/// which may compile plans.
 pub(super) fn draft_all(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<Drafts>, ExecError> {
     let drafted: Mutex<HashMap<usize, Result<Drafts, ExecError>>> = Mutex::default();
     let next = AtomicUsize::new(0);
@@ -107,8 +107,8 @@ fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecErr
     let Variant::Cuda(route) = choice.variant else {
         return Err(ExecError::MissingKernel { op: index, kernel: choice.kernel.clone() });
     };
-    // A library that refuses what was planned for it is replaced by a custom kernel that makes do with the same scratch
-    // memory.
+    // A library that refuses an operation that was planned for it is replaced by a custom kernel with at most the same
+    // scratch memory.
     let (number, stood_in) = match route {
         cuda::Route::Own(number) => (number, false),
         _ => match library(gpu, compiled, index, route) {
@@ -127,7 +127,7 @@ fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecErr
     Ok(Drafts { calls: vec![Draft::Kernel(Arc::new(kernel.spec))], stood_in })
 }
 
-/// A library's product with the passes behind it.
+/// A library's product with the passes that follow it.
 fn with_passes(compiled: &Compiled, op: &Op, product: LibraryProduct) -> Result<Vec<Draft>, CudaError> {
     let LibraryProduct { draft, done, widening } = product;
     let mut calls = vec![draft];
@@ -135,7 +135,7 @@ fn with_passes(compiled: &Compiled, op: &Op, product: LibraryProduct) -> Result<
     for (kind, names) in cuda::epilogue_ops(&op.kind, done) {
         let kernel = custom_kernel(&kind, compiled, op, None)?;
         if kernel.work_bytes > 0 {
-            return Err(format!("{} behind a library's product needs scratch memory", kind.name()).into());
+            return Err(format!("{} after a library's product needs scratch memory", kind.name()).into());
         }
         let slots = names.iter().filter_map(|(to, from)| Some((kind.slot(to)?, op.kind.slot(from)?))).collect();
         calls.push(Draft::Pass(Arc::new(kernel.spec), slots));
@@ -152,18 +152,19 @@ fn own_instead(compiled: &Compiled, op: &Op, bytes: u64) -> Option<u8> {
     fits.min_by(|a, b| a.1.cost_us.total_cmp(&b.1.cost_us)).map(|(i, _)| i)
 }
 
-/// A library's call, what it does of the epilogue, and the pass that its result needs.
+/// A library's call, the part of the epilogue that it does, and the pass that its result needs.
 struct LibraryProduct {
     draft: Draft,
     done: Epilogue,
-    /// Widens a gradient that a library stored in half width: the kernel, and the operation's slot for each of its own.
+    /// Converts a gradient that a library stored in half width: the kernel, and the operation's slot for each of its
+    /// own.
     widening: Option<(KernelSpec, Vec<(usize, usize)>)>,
 }
 
 /// Decides a library's call.
 fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> Result<LibraryProduct, CudaError> {
     match route {
-        cuda::Route::Own(_) => Err("a custom kernel is no library's".into()),
+        cuda::Route::Own(_) => Err("a custom kernel was chosen where a library kernel is needed".into()),
         cuda::Route::Lt(candidate) => by_cublaslt(gpu, compiled, index, usize::from(candidate)),
         cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate)),
     }
@@ -171,7 +172,7 @@ fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> 
 
 fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
     let op = &compiled.plan.program.ops[index];
-    let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt does products only".into()) };
+    let OpKind::Gemm(gemm) = op.kind else { return Err("cuBLASLt only computes products".into()) };
     let limit = compiled.selection.choices[index].workspace_bytes as usize;
     let wanted = LtRequest { gemm, real: compiled.selection.real, workspace_limit_bytes: limit, number };
     let plan = gpu.libraries().lt_plan(&wanted)?;
@@ -186,9 +187,9 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
         OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
         OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
         OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
-        _ => return Err("cuDNN does convolutions only".into()),
+        _ => return Err("cuDNN only computes convolutions".into()),
     };
-    // A gradient in half width is stored at the front of the scratch memory until it is widened.
+    // A gradient in half width is stored at the start of the scratch memory until it is converted.
     let elements = geometry.f * geometry.kernel[0] * geometry.kernel[1] * (geometry.c / geometry.groups.max(1));
     let narrow_bytes = align_up((elements * real.size()) as u64, 256);
     let spare = if kind == ConvKind::BwdW && real.half().is_some() { narrow_bytes } else { 0 };
@@ -207,8 +208,8 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     Ok(LibraryProduct { draft, done, widening })
 }
 
-/// A convolution plan of cuDNN's with as much of the epilogue as it does, and what that is. The last of the wanted
-/// plans is taken.
+/// A convolution plan of cuDNN with as much of the epilogue as it supports, and which part that is. The last of the
+/// requested plans is used.
 fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPlan, Epilogue), CudaError> {
     use crate::model::Activation::Relu;
     let e = match op {
@@ -230,7 +231,7 @@ fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPla
         let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
         match gpu.libraries().plans(&PlanRequest { fused, ..wanted }).and_then(pick) {
             Ok(plan) => return Ok((plan, done)),
-            Err(why) => log::debug!("cuDNN leaves the epilogue: {why}"),
+            Err(why) => log::debug!("cuDNN does not compute the epilogue: {why}"),
         }
     }
     let plan = pick(gpu.libraries().plans(&wanted)?)?;

@@ -1,9 +1,9 @@
-//! What can go wrong between this program, the driver and NVIDIA's libraries.
+//! Errors of this program on a GPU, of the driver and of NVIDIA's libraries.
 
 use cudarc::driver::result::DriverError;
 use thiserror::Error;
 
-/// A failure on a GPU or in one of its libraries. Which operation of a step it belongs to is added by
+/// A failure on a GPU or in one of its libraries. The operation of the step that it belongs to is added by
 /// [`ExecError::Device`](crate::exec::ExecError::Device).
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CudaError {
@@ -13,10 +13,10 @@ pub enum CudaError {
     /// A call of cuBLASLt, cuDNN or NVRTC failed.
     #[error("{call}: {message}")]
     Library { call: String, code: u32, message: String },
-    /// Nothing failed, but what was asked for cannot be had: why, in words.
+    /// No call failed, but something that was requested is not available; the text says why.
     #[error("{0}")]
     Refused(String),
-    /// Another failure, with what it happened to in front.
+    /// Another failure, preceded by its context.
     #[error("{operation}: {error}")]
     In { operation: String, error: Box<Self> },
 }
@@ -27,7 +27,7 @@ impl CudaError {
         Self::Library { call: call.into(), code, message: message.into() }
     }
 
-    /// The failure, with what it happened to in front.
+    /// Adds context to the failure.
     pub(super) fn in_operation(self, operation: impl Into<String>) -> Self {
         Self::In { operation: operation.into(), error: Box::new(self) }
     }
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_name_the_call_and_what_it_answered() {
+    fn messages_name_the_call_and_its_result() {
         let message = "CUDA_ERROR_OUT_OF_MEMORY (out of memory)".into();
         let driver = CudaError::Driver { call: "cuMemAlloc", code: 2, message };
         assert_eq!(driver.to_string(), "cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY (out of memory)");
         let library = CudaError::library("cublasLtMatmul", 7, "CUBLAS_STATUS_INVALID_VALUE");
         assert_eq!(library.to_string(), "cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE");
         assert_eq!(library.in_operation("eng1").to_string(), "eng1: cublasLtMatmul: CUBLAS_STATUS_INVALID_VALUE");
-        assert_eq!(CudaError::from("there is no cuDNN").to_string(), "there is no cuDNN");
+        assert_eq!(CudaError::from("cuDNN is missing").to_string(), "cuDNN is missing");
     }
 }

@@ -1,10 +1,10 @@
-//! The bytes that an operation reads and writes, in the plan's places.
+//! The ranges of bytes that an operation reads and writes, as places of the plan.
 
 use super::arguments::Range;
 use crate::compile::Compiled;
 use crate::ops::Dir;
 
-/// The bytes that an operation writes, scratch and counters included.
+/// The bytes that an operation writes, including scratch memory and counters.
 pub(super) fn writes(compiled: &Compiled, op: usize) -> Vec<Range> {
     let plan = &compiled.plan;
     let operation = &plan.program.ops[op];

@@ -1,5 +1,5 @@
-//! Faults that show that the ledger finds them: each changes what the check reads. No graph is launched while one is
-//! there, unless a check missed it.
+//! Faults for testing the ledger: each changes something that a check reads. No graph is launched while a fault exists,
+//! unless a check missed it.
 
 use super::captured_graph::{CapturedGraph, Displaced};
 use super::device_block::allocate;
@@ -11,10 +11,10 @@ use crate::exec::error::ExecError;
 use crate::exec::store::StepArena;
 use std::sync::Arc;
 
-/// How far an address is moved.
+/// The distance by which an address is moved.
 const MOVED_BYTES: u64 = 64;
 
-/// What was there before a fault.
+/// The original value, before a fault.
 pub(super) enum Change {
     Word(WordPlace, u64),
     Arena(Arc<StepArena>),
@@ -25,11 +25,11 @@ pub(super) enum Change {
 // SAFETY: the handles are used by one thread at a time: whoever owns the step takes the fault back.
 unsafe impl Send for Change {}
 
-/// Changes nodes, memory, a graph or the ledger. Nothing where there is no such place, or the driver is too old to
+/// Changes nodes, memory, a graph or the ledger. Returns `None` if there is no such place, or the driver is too old to
 /// change it.
 ///
 /// # Errors
-/// What the driver says.
+/// If the driver reports an error.
 pub(super) fn inject(step: &mut Step, fault: Fault) -> Result<Option<Change>, ExecError> {
     step.ops.gpu.enter()?;
     Ok(match fault {
@@ -52,10 +52,10 @@ pub(super) fn inject(step: &mut Step, fault: Fault) -> Result<Option<Change>, Ex
     })
 }
 
-/// Takes back a fault.
+/// Undoes a fault.
 ///
 /// # Errors
-/// What the driver says.
+/// If the driver reports an error.
 pub(super) fn undo(step: &mut Step, change: Change) -> Result<(), CudaError> {
     match change {
         // SAFETY: the graph that the node belongs to is alive, as it was when the word was changed.
@@ -71,7 +71,7 @@ pub(super) fn undo(step: &mut Step, change: Change) -> Result<(), CudaError> {
     Ok(())
 }
 
-/// The last word of a graph's nodes that holds an argument, and its value.
+/// The last word of a graph's nodes that contains an argument, and its value.
 fn argument(step: &Step, graph: usize, op: usize, slot: usize) -> Option<(WordPlace, u64)> {
     let (role, graph) = step.graphs.numbered(graph).filter(|_| can_read())?;
     let address = Some(step.ops.row(op)[slot]).filter(|address| *address != 0)?;
@@ -85,7 +85,7 @@ fn argument(step: &Step, graph: usize, op: usize, slot: usize) -> Option<(WordPl
     }
 }
 
-/// The first argument of the data feed behind the last step of a graph, and its value.
+/// The first argument of the data feed after the last step of a graph, and its value.
 fn feed_argument(step: &Step, graph: usize) -> Option<(WordPlace, u64)> {
     let (role, graph) = step.graphs.numbered(graph).filter(|_| can_read())?;
     let planned = step.planned_of(role);

@@ -1,4 +1,4 @@
-//! What the data feed keeps on the device: the data set, the places of batches and the records of steps; and its
+//! The data feed's memory on the device (the data set, the places of batches and the records of steps), and its
 //! kernels.
 
 use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT, put_numbers};
@@ -25,17 +25,17 @@ use crate::tensor::room;
 use cudarc::driver::result;
 use std::sync::Arc;
 
-/// Steps whose places and records the device keeps: those of the launches in flight, and as many again.
+/// The number of steps whose places and records the device stores: twice those of the launches in flight.
 pub(super) const RING: usize = 4 * MAX_STEPS;
-/// Bytes that say where a batch is.
+/// Bytes that describe the place of a batch.
 pub(super) const PLACE: usize = size_of::<BatchPlace>();
-/// Bytes of a record, and the words in front of its values.
+/// Bytes of a record, and the words before its values.
 pub(super) const RECORD: usize = 64;
 pub(super) const HEAD: usize = 4;
 
 /// The number types and sizes of a data feed.
 pub(super) struct FeedTypes {
-    /// Of samples in the step, targets in the data set and targets in the step, as the kernels write them.
+    /// Types of samples in the step, targets in the data set and targets in the step, as the kernels write them.
     sample: &'static str,
     stored_target: &'static str,
     target: &'static str,
@@ -56,7 +56,7 @@ const fn cpp(dtype: DType) -> Option<&'static str> {
 }
 
 impl FeedTypes {
-    /// Those of a step and a data set; nothing where the step cannot be fed from it.
+    /// The types and sizes for a step and a data set; `None` if the step cannot be fed from it.
     pub(super) fn new(ops: &BoundOps, targets: BatchTargets<'_>) -> Option<Self> {
         let program = &ops.compiled.plan.program;
         let (x, y) = (program.value(program.samples()), program.value(program.targets()?));
@@ -79,23 +79,23 @@ pub(super) struct FeedMemory {
     pub(super) rings: FeedRings,
 }
 
-/// What host and device hand each other, step by step.
+/// The data that host and device exchange, step by step.
 pub(super) struct FeedRings {
     pub(super) places: DeviceMemory,
     pub(super) records: DeviceMemory,
 }
 
 impl FeedMemory {
-    /// Brings a data set to the device, with rings for places and records.
+    /// Copies a data set to the device, and allocates rings for places and records.
     ///
     /// # Errors
-    /// Where memory is short, or a copy fails.
+    /// If there is too little memory, or a copy fails.
     pub(super) fn new(gpu: &Gpu, types: &FeedTypes, data: &DataSet<'_>) -> Result<Self, ExecError> {
         let targets: &[u8] = match data.targets {
             BatchTargets::Classes(labels) => bytemuck::cast_slice(labels),
             BatchTargets::Values(values) => bytemuck::cast_slice(values),
         };
-        // Rows are in the order of the training part, so that a shuffle's number is a row's.
+        // Rows are in the order of the training part, so that a number of the shuffle is the number of a row.
         let upload = |bytes: &[u8], len: usize| upload_rows(gpu, bytes, len * 4, data.rows);
         Ok(Self {
             samples: upload(bytemuck::cast_slice(data.samples), types.sample_len)?,
@@ -110,7 +110,7 @@ impl FeedMemory {
     /// The data feed's arguments.
     ///
     /// # Errors
-    /// Where the step lacks a value.
+    /// If the step lacks a value.
     pub(super) fn row(&self, ops: &BoundOps, watched: &[LValueId]) -> Result<ArgRow, ExecError> {
         let program = &ops.compiled.plan.program;
         let none = |name: &str| ExecError::NoValue(name.into());
@@ -128,10 +128,10 @@ impl FeedMemory {
         Ok(row)
     }
 
-    /// The launches of the data feed, compiled; nothing where a step ends with metrics that cannot be left to it.
+    /// The compiled launches of the data feed; `None` if a step ends with metrics that the feed cannot compute.
     ///
     /// # Errors
-    /// Where a kernel cannot be had.
+    /// If a kernel is not available.
     pub(super) fn launches(
         &self,
         ops: &BoundOps,
@@ -141,7 +141,7 @@ impl FeedMemory {
     ) -> Result<Option<FeedLaunches>, ExecError> {
         let multi_step = &recording.multi_step;
         let mut row = self.row(ops, data.watched)?;
-        // Metrics that come together beside a feed go into the record from there.
+        // Metrics that a feed computes are written to the record directly.
         let word_of = |name: &str| {
             let id = multi_step.metrics.and_then(|op| ops.compiled.plan.program.ops[op].arg(name))?;
             data.watched.iter().position(|w| ops.address(*w).is_ok_and(|at| ops.address(id).is_ok_and(|own| own == at)))
@@ -154,13 +154,13 @@ impl FeedMemory {
             return Ok(None);
         }
         let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
-        // Metrics beside a feed are compiled with it, for the network at hand.
+        // Metrics beside a feed are compiled with it, for the current network.
         let kernels = if closing.is_some() { Kernels::Specialised } else { ops.compiled.selection.target.kernels };
         let feed = |is_last: bool, left: u32| feed_kernel(ops, types, data, (left, is_last)).of(kernels);
         let numbers = feed(false, 0).numbers().to_vec();
         put_numbers(&mut row, &numbers);
         row[FLAGS] = STARTS_NEXT | if multi_step.feed_early { EARLY_A } else { 0 };
-        // The first feed of a launch, those behind a step, and the one behind the last.
+        // The first feed of a launch, those after a step, and the one after the last step.
         let mut sources: Vec<KernelSource> = vec![feed(false, 0).into()];
         let mut between = row.to_vec();
         let metrics = multi_step.metrics.filter(|_| closing.is_some());
@@ -188,8 +188,8 @@ impl FeedMemory {
     }
 }
 
-/// The kernel of a data feed, which leaves the words in the mask `left` to the metrics beside it, and is the last of a
-/// launch or not.
+/// The kernel of a data feed, which leaves the words in the mask `left` to the metrics beside it, and which is or is
+/// not the last one of a launch.
 fn feed_kernel(ops: &BoundOps, types: &FeedTypes, data: &DataSet<'_>, (left, is_last): (u32, bool)) -> KernelSpec {
     let FeedTypes { sample, stored_target, target, sample_len, target_len } = *types;
     let (batch, count) = (ops.compiled.model.batch, data.rows.map_or(0, <[u32]>::len));
@@ -211,7 +211,7 @@ fn feed_kernel(ops: &BoundOps, types: &FeedTypes, data: &DataSet<'_>, (left, is_
         .with_general(any, numbers)
 }
 
-/// Gives general members among a feed's kernels, each of which has one phase, the blocks of its launches.
+/// Sets the number of blocks for general members among a feed's kernels, each of which has one phase.
 fn place_blocks(gpu: &Gpu, kernels: &mut [Arc<Kernel>], spec: &KernelSpec, row: &ArgRow) -> Result<(), ExecError> {
     let call = |kernel: &Arc<Kernel>| {
         let (kernel, spec) = (Arc::clone(kernel), Arc::new(spec.clone()));
@@ -227,9 +227,9 @@ fn place_blocks(gpu: &Gpu, kernels: &mut [Arc<Kernel>], spec: &KernelSpec, row: 
     Ok(())
 }
 
-/// Brings rows of `width` bytes to the device, those of `rows` in their order where it names some.
+/// Copies rows of `width` bytes to the device; if `rows` contains numbers, those rows in that order.
 fn upload_rows(gpu: &Gpu, bytes: &[u8], width: usize, rows: Option<&[u32]>) -> Result<DeviceMemory, ExecError> {
-    /// What is gathered at once.
+    /// The number of bytes that are gathered at a time.
     const AT_ONCE: usize = 64 << 20;
     let whole = rows.map_or(bytes.len(), |rows| rows.len() * width);
     let memory = DeviceMemory::zeroed(whole, gpu.stream())?;

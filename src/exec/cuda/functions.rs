@@ -1,4 +1,4 @@
-//! Functions by themselves, as the kernels of a step compute them: for measuring how exact they are.
+//! Evaluates single functions with the kernels of a step, to measure how exact they are.
 
 use super::arguments::MAX_ARGS;
 use super::bound_call::launch_kernel;
@@ -16,27 +16,27 @@ use std::sync::Arc;
 pub(in crate::exec) struct GpuFunctions {
     gpu: Arc<Gpu>,
     kernel: Arc<Kernel>,
-    /// Inputs, and results, which may hold a gradient before the call.
+    /// Inputs; and results, whose memory may contain a gradient before the call.
     memory: [DeviceMemory; 2],
-    /// Whether results are multiplied by the gradient that their memory holds.
+    /// Whether results are multiplied by the gradient that their memory contains.
     scales: bool,
 }
 
 impl GpuFunctions {
-    /// Numbers of one evaluation.
+    /// The number of inputs of one evaluation.
     pub(in crate::exec) const LEN: usize = 1 << 20;
 
     /// Compiles the kernel of a step that computes a function in `f32`.
     ///
     /// # Errors
-    /// Where there is none, or no memory.
+    /// If there is none, or too little memory.
     pub(in crate::exec) fn new(gpu: &Arc<Gpu>, function: Function) -> Result<Self, CudaError> {
         gpu.enter()?;
         let len = Self::LEN;
         let of_step = |op: OpKind| -> Result<KernelSpec, CudaError> {
-            let facts = gpu.target().as_cuda().ok_or("the device is no GPU")?;
+            let facts = gpu.target().as_cuda().ok_or("the device is not a GPU")?;
             let kernel = custom_kernels(&op, Real::F32, &facts).into_iter().next();
-            Ok(kernel.ok_or_else(|| format!("there is no kernel of {}", op.name()))?.spec)
+            Ok(kernel.ok_or_else(|| format!("no kernel for {} exists", op.name()))?.spec)
         };
         let spec = match function {
             Function::Exp => loss_function(false, len),
@@ -50,20 +50,20 @@ impl GpuFunctions {
         Ok(Self { gpu: Arc::clone(gpu), kernel, memory: [memory()?, memory()?], scales })
     }
 
-    /// Whether a step ever asks for this value: losses take exponentials of what is not above zero alone.
+    /// Whether a step can ever need this value: losses compute exponentials only of numbers that are not above zero.
     pub(in crate::exec) fn meets(function: Function, x: f32) -> bool {
         function != Function::Exp || x <= 0.0 || x.is_nan()
     }
 
-    /// The function of [`Self::LEN`] numbers.
+    /// Applies the function to [`Self::LEN`] numbers.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(in crate::exec) fn evaluate(&mut self, x: &[f32], y: &mut [f32]) -> Result<(), CudaError> {
         if x.len() != Self::LEN || y.len() != Self::LEN {
             return Err(format!("{} numbers for a kernel of {}", x.len(), Self::LEN).into());
         }
-        // Each thread has its own stream; memory is used by one at a time.
+        // Each thread has its own stream; the memory is used by one thread at a time.
         self.gpu.enter()?;
         let stream = self.gpu.stream();
         let [from, to] = &self.memory;
@@ -74,7 +74,7 @@ impl GpuFunctions {
             y.fill(1.0);
             // SAFETY: as above.
             unsafe { result::memcpy_htod_async(to.base(), y, stream) }.map_err(|e| failed("cuMemcpyHtoDAsync", e))?;
-            // Gradient, what was saved, result: an operation may work in place.
+            // Gradient, saved value, result: an operation may work in place.
             (args[0], args[1], args[2]) = (to.base(), from.base(), to.base());
         } else {
             (args[0], args[1]) = (from.base(), to.base());

@@ -1,5 +1,5 @@
-//! What general members need besides the addresses of their operation: tables in memory, and the geometry of their
-//! launches, which depends on sizes that were not compiled in. Small kernels compute it by the formulas that
+//! Data of general members in addition to the addresses of their operation: tables in memory, and the geometry of their
+//! launches, which depends on sizes that are not compiled in. Small kernels compute the geometry with the formulas that
 //! specialised members evaluate at compile time.
 
 use super::arguments::put_numbers;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// into the calls; returns nothing if no call has a table.
 ///
 /// # Errors
-/// What the driver says.
+/// If the driver reports an error.
 pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Option<DeviceMemory>, CudaError> {
     /// The alignment of tables, in words.
     const ALIGN: usize = 4;
@@ -49,10 +49,10 @@ pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Op
     Ok(Some(memory))
 }
 
-/// Gives every call of a general member its blocks and its shared memory. Runs on this thread's stream and waits.
+/// Sets the blocks and the shared memory of every call of a general member. Runs on this thread's stream and waits.
 ///
 /// # Errors
-/// What the driver says, and a launch without blocks.
+/// If the driver reports an error, or a launch has no blocks.
 pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<(), CudaError> {
     let general =
         |call: &&mut BoundCall| matches!(&**call, BoundCall::Kernel { kernel, .. } if kernel.geometry.is_some());

@@ -12,12 +12,11 @@ use cudarc::driver::{result, sys};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// A device that is open. A step is used by one thread at a time, and what it does is put
-/// on the stream of that thread.
+/// An open device. A step is used by one thread at a time, and its work is enqueued on the stream of that thread.
 pub struct Gpu {
     info: DeviceInfo,
     context: sys::CUcontext,
-    /// The stream of threads that could get none of their own.
+    /// The stream of threads that could not get their own.
     stream: sys::CUstream,
     kernels: KernelStore,
     libraries: Libraries,
@@ -31,7 +30,7 @@ unsafe impl Send for Gpu {}
 // SAFETY: as above.
 unsafe impl Sync for Gpu {}
 
-/// The GPU with this number, opened once for the whole process.
+/// The GPU with this number, opened once in the process.
 ///
 /// # Errors
 /// Why it cannot be used.
@@ -47,13 +46,13 @@ pub fn gpu(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
     Ok(opened)
 }
 
-/// The GPU with this number, where it can run steps: kernels must be compiled for it.
+/// The GPU with this number, if it can run steps: kernels must be compiled for it.
 ///
 /// # Errors
-/// Why it cannot.
+/// Why it cannot run steps.
 pub fn usable(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
     let gpu = gpu(ordinal)?;
-    if probe().has("nvrtc") { Ok(gpu) } else { Err("there is no NVRTC to compile kernels with".into()) }
+    if probe().has("nvrtc") { Ok(gpu) } else { Err("NVRTC, which compiles kernels, is missing".into()) }
 }
 
 impl Gpu {
@@ -79,7 +78,7 @@ impl Gpu {
         Ok(Self { info, context, stream, kernels: KernelStore::default(), libraries, members })
     }
 
-    /// What planning needs to know of it. `STEPGRAPH_KERNELS` says whether kernels are general members of their
+    /// The properties that planning needs. `STEPGRAPH_KERNELS` says whether kernels are general members of their
     /// families; without it they are specialised.
     #[must_use]
     pub fn target(&self) -> Target {
@@ -94,20 +93,20 @@ impl Gpu {
         Target::cuda(self.info.name.clone(), facts).with_kernels(self.members)
     }
 
-    /// Its name for people, which shows if its kernels are general.
+    /// Its name for the user, which shows if its kernels are general.
     #[must_use]
     pub fn label(&self) -> String {
         let note = if self.members == Kernels::General { ", general kernels" } else { "" };
         format!("cuda:{} ({}{note})", self.info.ordinal, self.info.name)
     }
 
-    /// The device's own facts.
+    /// The device's properties.
     #[must_use]
     pub const fn info(&self) -> &DeviceInfo {
         &self.info
     }
 
-    /// Makes the device current on this thread; every call of the driver needs it.
+    /// Makes the device current on this thread, which every call of the driver requires.
     pub(super) fn enter(&self) -> Result<(), CudaError> {
         // SAFETY: the context lives as long as the process.
         unsafe { result::ctx::set_current(self.context) }.map_err(|e| failed("cuCtxSetCurrent", e))
@@ -118,7 +117,7 @@ impl Gpu {
         stream_of_thread(self.info.ordinal, self.stream)
     }
 
-    /// Waits until the stream has done everything.
+    /// Waits until the stream has done all its work.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         // SAFETY: the stream is alive.
         unsafe { result::stream::synchronize(self.stream()) }.map_err(|e| failed("cuStreamSynchronize", e))
@@ -131,10 +130,10 @@ impl Gpu {
         unsafe { result::device::get_attribute(device, which) }.map_err(|e| failed("cuDeviceGetAttribute", e))
     }
 
-    /// Bytes of the device's memory that are free now.
+    /// Free memory of the device, in bytes.
     ///
     /// # Errors
-    /// Where the driver does not say.
+    /// If the driver does not report it.
     pub fn free_bytes(&self) -> Result<u64, CudaError> {
         self.enter().and_then(|()| self.memory()).map(|(free, _)| free)
     }
@@ -149,7 +148,7 @@ impl Gpu {
         &self.libraries
     }
 
-    /// Whether libraries prepare all their algorithms, to be timed, or only the one that was chosen.
+    /// Whether libraries prepare all their algorithms, to be timed, or only the chosen one.
     pub fn prepare_all(&self, all: bool) {
         self.libraries.prepare_all(all);
     }
@@ -158,10 +157,10 @@ impl Gpu {
         Arch(self.info.capability.0, self.info.capability.1)
     }
 
-    /// Compiles (or finds) the kernels of several sources at once. The order is kept.
+    /// Compiles (or finds) the kernels of several sources at once. The order is preserved.
     ///
     /// # Errors
-    /// For each source, why its kernel cannot be had.
+    /// For each source, why its kernel is not available.
     pub(super) fn kernels(&self, sources: &[KernelSource]) -> Vec<FoundKernel> {
         self.kernels.get(self.arch(), sources)
     }
@@ -175,7 +174,7 @@ impl Gpu {
     /// The kernel of one source.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     pub(super) fn kernel(&self, source: impl Into<KernelSource>) -> FoundKernel {
         self.kernels.get_one(self.arch(), source.into())
     }

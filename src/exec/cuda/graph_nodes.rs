@@ -3,7 +3,7 @@
 use super::error::{CudaError, failed};
 use cudarc::driver::sys;
 
-/// A call of the driver's that lists the nodes before or behind one, with the kinds of edges.
+/// A function of the driver that lists the nodes before or after a node, with the kinds of edges.
 pub(super) type Lists =
     unsafe fn(sys::CUgraphNode, *mut sys::CUgraphNode, *mut sys::CUgraphEdgeData, *mut usize) -> sys::CUresult;
 
@@ -36,7 +36,7 @@ pub(super) unsafe fn nodes_of(graph: sys::CUgraph) -> Result<Vec<sys::CUgraphNod
     let mut count = 0;
     // SAFETY: with no list to fill, only the number is written.
     checked(unsafe { sys::cuGraphGetNodes(graph, std::ptr::null_mut(), &raw mut count) })?;
-    // The driver refuses a list of no length, as of a capture that begins with a library's call.
+    // The driver refuses a list of length zero, as for a capture that begins with a library's call.
     if count == 0 {
         return Ok(Vec::new());
     }
@@ -58,7 +58,7 @@ pub(super) unsafe fn kind_of(node: sys::CUgraphNode) -> Result<sys::CUgraphNodeT
     checked.map(|()| kind).map_err(|e| failed("cuGraphNodeGetType", e))
 }
 
-/// What a kernel node launches, and with which parameters; nothing for another node.
+/// What a kernel node launches, and with which parameters; `None` for other nodes.
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.

@@ -1,7 +1,8 @@
-//! Reads the nodes of captured graphs, at capture and when it is asked for, and compares them with the plan.
+//! Reads the nodes of captured graphs, at capture and on request, and compares them with the plan.
 //!
-//! The driver reads the graph that was captured, and not what was instantiated from it: no call of CUDA 13.0 reads the
-//! arguments in an executable graph. Nothing here changes one after it was instantiated.
+//! The driver reads the graph that was captured, and not the executable graph that was instantiated from it: CUDA 13.0
+//! has no function that reads the arguments in an executable graph. No code changes a captured graph after it was
+//! instantiated, apart from tests.
 
 use super::arguments::{FLAGS, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
@@ -22,13 +23,13 @@ use crate::plan::is_live;
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};
 
-/// A launch of the plan's, by function.
+/// A planned launch and its function.
 pub(super) type Planned = PlannedLaunch<sys::CUfunction>;
 
-/// Reads the nodes of a graph and compares their arguments with the launches that are planned now. Nothing is launched.
+/// Reads the nodes of a graph and compares their arguments with the current planned launches. Nothing is launched.
 ///
 /// # Errors
-/// The first difference, with operation and layer, and what the driver says.
+/// The first difference, with operation and layer, or an error of the driver.
 pub(super) fn read(
     ops: &BoundOps,
     role: Role,
@@ -52,7 +53,7 @@ pub(super) fn read(
 /// Whether a graph has as many nodes as at capture.
 ///
 /// # Errors
-/// Where it has not, and what the driver says.
+/// If it has not, or the driver reports an error.
 pub(super) fn check_size(ops: &BoundOps, role: Role, graph: &CapturedGraph) -> Result<(), ExecError> {
     let nodes = graph.list()?.len();
     if nodes == graph.nodes() {
@@ -62,10 +63,10 @@ pub(super) fn check_size(ops: &BoundOps, role: Role, graph: &CapturedGraph) -> R
     Err(ExecError::Graph { graph: role.name(ops.compiled.plan.program.mode), why })
 }
 
-/// Reads what the libraries' nodes of a graph held at capture.
+/// Compares the parameters of the libraries' nodes of a graph with those at capture.
 ///
 /// # Errors
-/// The first address that is another now, and what the driver says.
+/// The first address that differs now, or an error of the driver.
 fn check_library_words(ops: &BoundOps, graph: &CapturedGraph) -> Result<(), ExecError> {
     let mut reader = WordReader::default();
     for word in &graph.library_words {
@@ -79,10 +80,10 @@ fn check_library_words(ops: &BoundOps, graph: &CapturedGraph) -> Result<(), Exec
     Ok(())
 }
 
-/// Reads the nodes of custom kernels in a graph and compares them with these launches; gives the node of each.
+/// Reads the nodes of custom kernels in a graph and compares them with these launches; returns the node of each.
 ///
 /// # Errors
-/// The first difference, and what the driver says.
+/// The first difference, or an error of the driver.
 pub(super) fn read_nodes(
     ops: &BoundOps,
     role: Role,
@@ -94,7 +95,8 @@ pub(super) fn read_nodes(
     pair(planned, &found).map_err(|difference| different(ops, role, planned, &difference))
 }
 
-/// The kernel launches of a graph as the plan has them. Those of one function come in the order in which they are put.
+/// The kernel launches of a graph according to the plan. Launches of one function are in the order in which they are
+/// enqueued.
 pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch]) -> Vec<Planned> {
     let mut out = Vec::with_capacity(launches.len() + feeds.len());
     for feed in feeds {
@@ -123,16 +125,16 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
     out
 }
 
-/// The launches of an operation by itself, one for each phase of each of its kernels.
+/// The launches of a single operation, one for each phase of each of its kernels.
 fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>) {
-    // A pass behind a library's product has slots of its own, which were filled from the operation's when it was bound.
+    // A pass after a library's product has its own slots, which were filled from the operation's when it was bound.
     let is_pass = ops.calls[op].len() > 1;
     for call in &ops.calls[op] {
         let BoundCall::Kernel { kernel, args: call_args, spec } = call else { continue };
         let mut args = if is_pass { **call_args } else { ops.row(op) };
         let mut numbers = spec.numbers().to_vec();
         if let Some(table) = numbers.first_mut().filter(|_| !spec.table().is_empty()) {
-            // The memory of a table is not part of a plan: its address is the one that was bound.
+            // The memory of a table is not part of a plan: its expected address is the one that was bound.
             *table = call_args[FLAGS - 1];
         }
         put_numbers(&mut args, &numbers);
@@ -170,8 +172,8 @@ fn different(ops: &BoundOps, role: Role, planned: &[Planned], difference: &Diffe
     ExecError::Graph { graph: role.name(ops.compiled.plan.program.mode), why }
 }
 
-/// The slot of an operation that a word of one of its kernels belongs to: its own, or that which a pass took the
-/// address from.
+/// The slot of an operation that a word of one of its kernels belongs to: the slot itself, or the one that a pass took
+/// the address from.
 fn operations_slot(ops: &BoundOps, op: usize, slot: usize, address: u64) -> usize {
     let row = ops.row(op);
     if slot == FLAGS || row[slot] == address {
@@ -180,11 +182,11 @@ fn operations_slot(ops: &BoundOps, op: usize, slot: usize, address: u64) -> usiz
     row[..FLAGS].iter().position(|a| *a == address).unwrap_or(slot)
 }
 
-/// The addresses among the parameters of libraries' nodes that belong to their operations. None where the driver is too
-/// old to report sizes of parameters.
+/// The addresses among the parameters of libraries' nodes that belong to their operations. Empty if the driver is too
+/// old to report the sizes of parameters.
 ///
 /// # Errors
-/// What the driver says.
+/// If the driver reports an error.
 pub(super) fn library_words(
     ops: &BoundOps,
     graph: &CapturedGraph,
@@ -202,15 +204,17 @@ pub(super) fn library_words(
         for (place, address) in found {
             match slot_of(ops, op, address) {
                 Some(slot) => out.push(LibraryWord { place, address, op, slot }),
-                // Two short numbers side by side may look like an address.
-                None => log::debug!("op {op}: {address:#x} in a library's node is none of the operation's addresses"),
+                // Two neighbouring 32-bit numbers may look like an address.
+                None => {
+                    log::debug!("op {op}: {address:#x} in a library's node is not one of the operation's addresses")
+                }
             }
         }
     }
     Ok(out)
 }
 
-/// The slot of an operation in whose bytes an address is, or right behind which.
+/// The slot of an operation whose bytes contain an address, or end at it.
 fn slot_of(ops: &BoundOps, op: usize, address: u64) -> Option<usize> {
     let row = ops.row(op);
     let slots = ops.compiled.plan.program.ops[op].kind.slots().iter().enumerate();
@@ -219,12 +223,12 @@ fn slot_of(ops: &BoundOps, op: usize, address: u64) -> Option<usize> {
         let start = row[slot];
         (start..=start + (to - from)).contains(&address).then_some((start, slot))
     };
-    // An address on a border is the beginning of what follows.
+    // An address at a border is the start of the following range.
     slots.filter_map(holds).max().map(|(_, slot)| slot)
 }
 
-/// Every live constant with the address that the node of its first reader holds; those that libraries alone read are
-/// left out. `planned` are the launches of the graph of one step, whose nodes were read and hold what the plan has.
+/// Every live constant with the address in the node of its first reader; constants that only libraries read are left
+/// out. `planned` are the launches of the graph of one step, whose nodes were read and agree with the plan.
 pub(super) fn live_constants(ops: &BoundOps, planned: &[Planned]) -> Vec<LiveConstant> {
     let plan = &ops.compiled.plan;
     let mut out: Vec<LiveConstant> = Vec::new();
@@ -235,7 +239,7 @@ pub(super) fn live_constants(ops: &BoundOps, planned: &[Planned]) -> Vec<LiveCon
                     continue;
                 };
                 let address = launch.args[member * MAX_ARGS + slot];
-                // A pass behind a library's product has slots of its own.
+                // A pass after a library's product has its own slots.
                 if address == ops.row(op)[slot] && out.iter().all(|known| known.place != place) {
                     out.push(LiveConstant { reader: (op, slot), place, address });
                 }
@@ -245,7 +249,7 @@ pub(super) fn live_constants(ops: &BoundOps, planned: &[Planned]) -> Vec<LiveCon
     out
 }
 
-/// Libraries' nodes in which addresses were found.
+/// The number of libraries' nodes in which addresses were found.
 fn library_nodes_read(graph: &CapturedGraph) -> usize {
     let nodes: HashSet<_> = graph.library_words.iter().map(|word| word.place.node).collect();
     nodes.len()

@@ -10,23 +10,23 @@ use super::ledger::Ledger;
 use super::recording::{Recording, Role};
 use crate::exec::error::ExecError;
 
-/// Nodes in a graph of several steps, and steps in it, at most.
+/// The largest number of nodes in a graph of several steps, and of its steps.
 const MAX_NODES: usize = 2_000;
 pub(super) const MAX_STEPS: usize = 64;
 
-/// The graphs of a step, and what every launch of one is checked against.
+/// The graphs of a step, and the state that is checked before every launch.
 pub(super) struct Graphs {
-    /// One step captured, or why it cannot be.
+    /// One captured step, or why it cannot be captured.
     one: Result<CapturedGraph, CudaError>,
     /// Several steps in one graph.
     several: Option<(usize, CapturedGraph)>,
-    /// Steps that gather their own batches, by the steps in a launch, most first.
+    /// Steps that gather their own batches, by the number of steps in a launch, in falling order.
     fed: Vec<(usize, CapturedGraph)>,
     pub(super) ledger: Ledger,
 }
 
 impl Graphs {
-    /// None yet.
+    /// No graph yet.
     pub(super) fn new(ops: &BoundOps) -> Self {
         Self { one: Err("not captured yet".into()), several: None, fed: Vec::new(), ledger: Ledger::new(ops) }
     }
@@ -34,7 +34,7 @@ impl Graphs {
     /// Captures one step.
     ///
     /// # Errors
-    /// Where the graph is not the planned one. A step that cannot be captured is no error: it runs op by op.
+    /// If the graph is not the planned one. A step that cannot be captured is not an error: it runs op by op.
     pub(super) fn capture_one(&mut self, ops: &BoundOps, recording: &Recording) -> Result<(), ExecError> {
         let launches = recording.of(Role::One);
         match capture(ops, Role::One, &launches, &[]) {
@@ -52,11 +52,11 @@ impl Graphs {
         Ok(())
     }
 
-    /// Captures as many steps in a row as one launch may make, `most` at most; false where one step is all, or could
-    /// not be captured.
+    /// Captures as many steps in a row as one launch may make, at most `most`; returns false if that is one step, or
+    /// they could not be captured.
     ///
     /// # Errors
-    /// What the driver and the libraries say, and where the graph is not the planned one.
+    /// If the driver or a library reports an error, or the graph is not the planned one.
     pub(super) fn capture_several(
         &mut self,
         ops: &BoundOps,
@@ -78,10 +78,11 @@ impl Graphs {
         Ok(true)
     }
 
-    /// Captures steps that gather their own batches, in launches of several sizes, most steps first.
+    /// Captures steps that gather their own batches, in launches of several sizes, in falling order of the number of
+    /// steps.
     ///
     /// # Errors
-    /// What the driver and the libraries say, and where the graph is not the planned one.
+    /// If the driver or a library reports an error, or the graph is not the planned one.
     pub(super) fn capture_fed(
         &self,
         ops: &BoundOps,
@@ -99,7 +100,7 @@ impl Graphs {
         sizes.into_iter().map(graph).collect()
     }
 
-    /// Keeps the graphs of steps that gather their own batches.
+    /// Stores the graphs of steps that gather their own batches.
     pub(super) fn keep_fed(&mut self, graphs: Vec<(usize, CapturedGraph)>) {
         for (steps, graph) in &graphs {
             self.ledger.note(Role::Fed(*steps), graph);
@@ -121,22 +122,22 @@ impl Graphs {
         self.one.as_ref()
     }
 
-    /// Nodes of the graph of one step; 0 where there is none.
+    /// The number of nodes of the graph of one step; 0 if there is none.
     pub(super) fn nodes(&self) -> usize {
         self.one.as_ref().map_or(0, |g| g.nodes().max(g.kernels()))
     }
 
-    /// The graph of several steps in a row, and how many they are.
+    /// The graph of several steps in a row, and the number of its steps.
     pub(super) fn several(&self) -> Option<(usize, &CapturedGraph)> {
         self.several.as_ref().map(|(steps, graph)| (*steps, graph))
     }
 
-    /// The graph of so many steps that gather their own batches.
+    /// The graph of this many steps that gather their own batches.
     pub(super) fn fed(&self, steps: usize) -> Option<&CapturedGraph> {
         self.fed.iter().find(|(s, _)| *s == steps).map(|(_, graph)| graph)
     }
 
-    /// The steps in launches that gather their own batches, most first.
+    /// The numbers of steps in launches that gather their own batches, in falling order.
     pub(super) fn fed_sizes(&self) -> impl Iterator<Item = usize> {
         self.fed.iter().map(|(steps, _)| *steps)
     }
@@ -149,12 +150,12 @@ impl Graphs {
         one.into_iter().chain(several).chain(fed).collect()
     }
 
-    /// A graph by its place among [`Self::by_role`].
+    /// A graph by its index among [`Self::by_role`].
     pub(super) fn numbered(&self, number: usize) -> Option<(Role, &CapturedGraph)> {
         self.by_role().get(number).copied()
     }
 
-    /// As [`Self::numbered`], to change it.
+    /// Like [`Self::numbered`], mutable.
     pub(super) fn numbered_mut(&mut self, number: usize) -> Option<&mut CapturedGraph> {
         let one = self.one.as_mut().ok();
         let several = self.several.as_mut().map(|(_, graph)| graph);

@@ -1,5 +1,5 @@
-//! The half-precision copy of the parameters that products read: written by the optimizer, and anew where the host
-//! changed the masters.
+//! The half-precision copy of the parameters that products read: written by the optimizer, and again when the host has
+//! changed the parameters.
 
 use super::arguments::{ArgRow, DeviceEnv, MAX_ARGS};
 use super::bound_call::launch_phase;
@@ -13,21 +13,21 @@ use crate::select::cuda;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The copy of the parameters in half precision, kept in step with the masters where the host changed these. Several
-/// steps may share it.
+/// The copy of the parameters in half precision, updated when the host has changed the parameters. Several steps may
+/// share it.
 pub(super) struct HalfParameters {
     kernel: Arc<Kernel>,
     args: ArgRow,
     is_stale: AtomicBool,
-    /// Times that the host had overwritten the store when the copy was last made.
+    /// The number of times that the host had overwritten the store when the copy was last made.
     seen: AtomicU64,
 }
 
 impl HalfParameters {
-    /// The copy of a step's parameters, where it has one.
+    /// The copy of a step's parameters, if it has one.
     ///
     /// # Errors
-    /// Where its kernel cannot be had.
+    /// If its kernel is not available.
     pub(super) fn new(compiled: &Compiled, gpu: &Gpu, env: &DeviceEnv) -> Result<Option<Arc<Self>>, ExecError> {
         let (plan, real) = (&compiled.plan, compiled.selection.real);
         let Some(half) = real.half() else { return Ok(None) };
@@ -43,21 +43,21 @@ impl HalfParameters {
         Ok(Some(Arc::new(Self { kernel, args, is_stale: AtomicBool::new(true), seen: AtomicU64::new(0) })))
     }
 
-    /// Notes that the host changed the masters, or that the copy is older than they are.
+    /// Records that the host changed the parameters, or that the copy is out of date.
     pub(super) fn set_stale(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Notes that the copy is as it should be; `changed` is the number of times that the host overwrote the store.
+    /// Records that the copy is up to date; `changed` is the number of times that the host has overwritten the store.
     pub(super) fn set_fresh(&self, changed: u64) {
         self.seen.store(changed, Ordering::Release);
         self.is_stale.store(false, Ordering::Release);
     }
 
-    /// Brings the copy up to date, where it is old: `changed` is the number of times that the host overwrote the store.
+    /// Updates the copy if it is out of date: `changed` is the number of times that the host has overwritten the store.
     ///
     /// # Errors
-    /// Where the launch fails.
+    /// If the launch fails.
     pub(super) fn refresh(&self, gpu: &Gpu, changed: u64) -> Result<(), CudaError> {
         let is_overwritten = self.seen.swap(changed, Ordering::AcqRel) != changed;
         if self.is_stale.swap(false, Ordering::AcqRel) || is_overwritten {

@@ -1,4 +1,4 @@
-//! Horizontal fusion: operations that may run at the same time are put into one launch.
+//! Horizontal fusion: operations that may run at the same time are combined into one launch.
 
 use super::arguments::ArgRow;
 use super::bound_call::BoundCall;
@@ -19,15 +19,15 @@ pub(super) struct Member {
     op: usize,
     pub(super) spec: Arc<KernelSpec>,
     pub(super) args: ArgRow,
-    /// Threads of its blocks.
+    /// Threads in each of its blocks.
     threads: u32,
 }
 
-/// Shared memory of a block that has a multiprocessor to itself.
+/// Shared memory of a block that occupies a multiprocessor alone.
 const ALONE_BYTES: u32 = 100 << 10;
 
-/// Groups of the plan as launches: members whose kernels have one phase and the same block size share one; the rest run
-/// one after the other.
+/// Groups of the plan as launches: members whose kernels have one phase and the same block size share a launch; the
+/// others run one after the other.
 pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
     let groups = &ops.compiled.plan.groups;
     let mut sets: Vec<Vec<usize>> = Vec::new();
@@ -58,8 +58,8 @@ pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
     in_order(sets, made)
 }
 
-/// The members of a group of the plan that share launches. Beside updates whose blocks have a multiprocessor to
-/// themselves, blocks may be of any size: what waits for a launch of its own would wait for all of these.
+/// The members of a group of the plan that share launches. Beside updates whose blocks each occupy a multiprocessor,
+/// blocks may be of any size, because a separate launch would have to wait for all of these.
 fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     let mut by_threads: HashMap<u32, Vec<Member>> = HashMap::new();
     for member in set.iter().filter_map(|op| member(ops, *op)) {
@@ -75,15 +75,16 @@ fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     }
     let mut joined: Vec<_> = by_threads.into_values().filter(|m| m.len() > 1).collect();
     joined.sort_by_key(|m| m[0].op);
-    // The longest start first, so that the launch ends soonest.
+    // The longest start first, so that the launch ends soonest. Members of one type share their code side by side.
     let cost = |op: usize| ops.compiled.selection.choices[op].cost_us;
     for members in &mut joined {
-        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then(a.op.cmp(&b.op)));
+        let by_type = |a: &Member, b: &Member| a.spec.arguments.cmp(&b.spec.arguments);
+        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then(by_type(a, b)).then(a.op.cmp(&b.op)));
     }
     joined
 }
 
-/// The launches of each group of the plan: those that are shared, then the rest.
+/// The launches of each group of the plan: the shared ones, then the others.
 fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
     let mut out = Vec::new();
     for set in sets {
@@ -102,12 +103,12 @@ fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
     out
 }
 
-/// What an operation that is one kernel of one phase brings into a launch that it shares.
+/// The contribution of an operation with one kernel of one phase to a shared launch.
 pub(super) fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     // Blocks of a cluster belong together and share a launch with no other operation. General members share none,
-    // because that would have to be compiled for each network.
+    // because the combination would have to be compiled for each network.
     let may_share = planned && kernel.phases.len() == 1 && spec.cluster_blocks == 1 && !spec.is_general();
     may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
 }
@@ -121,17 +122,17 @@ fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
     Launch::Fused { ops, args: members.iter().flat_map(|m| m.args).collect(), kernel }
 }
 
-/// One launch of some operations that do not depend on each other.
+/// One launch of operations that do not depend on each other.
 ///
 /// # Errors
-/// Where one of them is not a kernel of one phase, or the last needs more threads than the others, or the compiler
+/// If one of them is not a kernel of one phase, the last one needs more threads than the others, or the compiler
 /// refuses.
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
     let members: Option<Vec<Member>> = shared.iter().map(|op| member(ops, *op)).collect();
     let members = members.ok_or("one of the operations is not a kernel of one phase")?;
-    let (last, others) = members.split_last().ok_or("there is nothing to launch")?;
+    let (last, others) = members.split_last().ok_or("no operation is to be launched")?;
     if others.iter().all(|m| m.threads < last.threads) {
-        return Err(format!("blocks of {} threads are too large for the others", last.threads).into());
+        return Err(format!("blocks of {} threads are too large for the other operations", last.threads).into());
     }
     let kernel = ops.gpu.kernel(source_of(&members))?;
     Ok(together(&members, kernel))

@@ -1,12 +1,12 @@
 //! Compiled kernels, kept on disk within a limit.
 //!
-//! An entry is found by a key: text that says all that its machine code depends on. The entry holds the whole key, so
-//! that neither a collision of hashes nor another version of the program or the compiler can bring back the wrong code;
-//! a checksum rejects what is damaged. Nothing here ever fails: what cannot be read is compiled again, and what cannot
-//! be written is not kept.
+//! An entry is found by a key: text that contains everything that its machine code depends on. The entry contains the
+//! whole key, so that neither a collision of hashes nor another version of the program or the compiler can return wrong
+//! code; a checksum detects damage. No function here fails: what cannot be read is compiled again, and what cannot be
+//! written is not stored.
 //!
-//! Any number of processes use one folder without a lock. An entry is written beside its name and renamed, it is never
-//! changed, and it may go at any time. The time of its file's last change is when it was last used.
+//! Any number of processes use one folder without a lock. An entry is written beside its name and renamed, is never
+//! changed, and may be removed at any time. The modification time of its file is the time of its last use.
 
 use crate::tensor::{Fnv, remove_leftovers, temporary_in};
 use std::fs::{File, Metadata};
@@ -17,18 +17,18 @@ use std::time::{Duration, SystemTime};
 
 /// The default limit, in bytes.
 const DEFAULT_LIMIT: u64 = 512 << 20;
-/// How the names of entries end. Other files in the folder are left alone.
+/// The extension of entries. Other files in the folder are not touched.
 const SUFFIX: &str = "kernel";
 /// The name of the file that holds the chosen limit, in MiB.
 const LIMIT_FILE: &str = "limit-mib";
-/// What an entry begins with: its form.
+/// The first bytes of an entry: its format.
 const MAGIC: &[u8; 8] = b"SGKERN2\n";
-/// A longer file is no entry.
+/// A longer file is not an entry.
 const LONGEST: u64 = 256 << 20;
-/// An entry that was used so recently is not marked again.
+/// An entry that was used more recently than this is not marked again.
 const MARKED_AFTER: Duration = Duration::from_secs(60);
 
-/// Entries with the bytes that they take.
+/// A number of entries and their size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheUsage {
     pub entries: usize,
@@ -40,14 +40,14 @@ pub struct CacheUsage {
 pub struct KernelCache {
     folder: PathBuf,
     limit_bytes: u64,
-    /// Bytes that this process wrote since it last looked at the whole folder; the largest number before the first
-    /// time.
+    /// Bytes that this process has written since it last scanned the whole folder; the largest number before the first
+    /// scan.
     unchecked: AtomicU64,
-    /// Whether a failure to write was reported, which repeats itself.
+    /// Whether a failed write was reported; further failures are not.
     complained: AtomicBool,
 }
 
-/// Where compiled kernels are kept: `STEPGRAPH_CACHE`, else the user's cache folder; nowhere where there is none.
+/// The folder of compiled kernels: `STEPGRAPH_CACHE`, or the user's cache folder; `None` if there is neither.
 #[must_use]
 pub fn cache_folder() -> Option<PathBuf> {
     match std::env::var_os("STEPGRAPH_CACHE") {
@@ -57,10 +57,10 @@ pub fn cache_folder() -> Option<PathBuf> {
     }
 }
 
-/// The limit that `STEPGRAPH_CACHE_MIB` sets, in bytes; nothing where it is not set.
+/// The limit in `STEPGRAPH_CACHE_MIB`, in bytes; `None` if it is not set.
 ///
 /// # Errors
-/// Where it is no whole number, in words.
+/// If it is not a whole number.
 pub fn limit_variable() -> Result<Option<u64>, String> {
     match std::env::var("STEPGRAPH_CACHE_MIB") {
         Ok(text) if text.is_empty() => Ok(None),
@@ -91,28 +91,28 @@ impl KernelCache {
         Some(Self::at(folder, limit_bytes))
     }
 
-    /// A cache in a folder, which need not exist, of at most so many bytes. 0 keeps nothing.
+    /// A cache in a folder, which need not exist, of at most this many bytes. A cache of 0 bytes stores nothing.
     #[must_use]
     pub const fn at(folder: PathBuf, limit_bytes: u64) -> Self {
         Self { folder, limit_bytes, unchecked: AtomicU64::new(u64::MAX), complained: AtomicBool::new(false) }
     }
 
-    /// Where it is.
+    /// The folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Bytes that it may take.
+    /// The largest size, in bytes.
     #[must_use]
     pub const fn limit_bytes(&self) -> u64 {
         self.limit_bytes
     }
 
-    /// Sets the limit of this folder for every process that starts from now on, and keeps it at once.
+    /// Sets the limit of this folder for every process that starts from now on, and applies it immediately.
     ///
     /// # Errors
-    /// Where the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn set_limit_mib(&mut self, mib: u32) -> io::Result<()> {
         std::fs::create_dir_all(&self.folder)?;
         crate::tensor::write_atomic(&self.folder.join(LIMIT_FILE), format!("{mib}\n").as_bytes())?;
@@ -121,13 +121,13 @@ impl KernelCache {
         Ok(())
     }
 
-    /// What is in it now.
+    /// The current content.
     #[must_use]
     pub fn usage(&self) -> CacheUsage {
         usage_of(&self.entries())
     }
 
-    /// Removes all entries and what killed processes left half written; gives what was removed.
+    /// Removes all entries and the partial files of killed processes; returns what was removed.
     ///
     /// # Errors
     /// The first entry that cannot be removed.
@@ -147,12 +147,12 @@ impl KernelCache {
         self.folder.join(format!("{:016x}.{SUFFIX}", Fnv::of(key.as_bytes())))
     }
 
-    /// Whether it seems to have the machine code of a key.
+    /// Whether it probably has the machine code of a key.
     pub(super) fn seems_to_hold(&self, key: &str) -> bool {
         self.path(key).is_file()
     }
 
-    /// The machine code of a key, where it is there and whole. Marks it as used.
+    /// The machine code of a key, if it exists and is undamaged. Marks the entry as used.
     pub(super) fn get(&self, key: &str) -> Option<Vec<u8>> {
         let mut file = File::open(self.path(key)).ok()?;
         let metadata = file.metadata().ok().filter(|m| m.is_file() && m.len() <= LONGEST)?;
@@ -160,13 +160,13 @@ impl KernelCache {
         (&mut file).take(LONGEST).read_to_end(&mut bytes).ok()?;
         let code = code_in(&bytes, key)?.to_vec();
         if used_at(&metadata).elapsed().is_ok_and(|age| age > MARKED_AFTER) {
-            // Where this is refused, the entry is only removed sooner.
+            // If this fails, the only effect is that the entry is removed sooner.
             let _ = file.set_modified(SystemTime::now());
         }
         Some(code)
     }
 
-    /// Keeps machine code. What cannot be kept is compiled again next time.
+    /// Stores machine code. If it cannot be stored, it is compiled again next time.
     pub(super) fn keep(&self, key: &str, code: &[u8]) {
         if self.limit_bytes == 0 {
             return;
@@ -181,12 +181,12 @@ impl KernelCache {
         }
     }
 
-    /// Removes the entry of a key, which is of no use.
+    /// Removes the entry of a key, because it is useless.
     pub(super) fn remove(&self, key: &str) {
         let _ = std::fs::remove_file(self.path(key));
     }
 
-    /// Writes an entry; gives its bytes. Nothing is flushed to the disk: what a power failure damages is recognised.
+    /// Writes an entry; returns its size. Nothing is flushed to the disk: damage from a power failure is detected.
     fn write(&self, key: &str, code: &[u8]) -> io::Result<u64> {
         std::fs::create_dir_all(&self.folder)?;
         let mut temporary = temporary_in(&self.folder)?;
@@ -201,8 +201,9 @@ impl KernelCache {
         Ok(bytes.len() as u64)
     }
 
-    /// Notes bytes that were written, and looks at the whole folder where these could take it beyond its limit: at
-    /// the first, and after each 64th part of the limit. Eight processes that write at once thus stay within an eighth.
+    /// Records bytes that were written, and scans the whole folder when they could exceed its limit: after the first
+    /// write, and after each 64th part of the limit. So eight processes that write at the same time exceed it by at
+    /// most an eighth.
     fn count(&self, bytes: u64) {
         let add = |before: u64| Some(before.saturating_add(bytes));
         let before = self.unchecked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).unwrap_or(u64::MAX);
@@ -212,8 +213,8 @@ impl KernelCache {
         }
     }
 
-    /// Removes entries where there is less than 3/16 of the limit left, until a quarter is, those that were not used
-    /// for longest first.
+    /// If less than 3/16 of the limit is free, removes entries, the least recently used ones first, until a quarter is
+    /// free.
     fn trim(&self) {
         remove_leftovers(&self.folder);
         let mut entries = self.entries();
@@ -245,7 +246,7 @@ impl KernelCache {
     }
 }
 
-/// An entry's file.
+/// The path of an entry.
 struct Entry {
     path: PathBuf,
     bytes: u64,
@@ -256,12 +257,12 @@ fn usage_of(entries: &[Entry]) -> CacheUsage {
     CacheUsage { entries: entries.len(), bytes: entries.iter().map(|e| e.bytes).sum() }
 }
 
-/// When an entry was last used; long ago where the system does not say.
+/// The time of an entry's last use; the distant past if the system does not report it.
 fn used_at(metadata: &Metadata) -> SystemTime {
     metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The machine code in the bytes of an entry, where they are whole and of this key.
+/// The machine code in the bytes of an entry, if they are undamaged and belong to this key.
 fn code_in<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (head, rest) = rest.split_at_checked(16)?;

@@ -1,5 +1,5 @@
-//! The kernels of one GPU: compiled or found on disk when they are first asked for, and loaded until there are too many
-//! that nobody uses.
+//! The kernels of one GPU: compiled or found on disk when they are first requested, and unloaded when too many are
+//! unused.
 
 use super::compile_workers::{Compiler, crew_for};
 use super::compiler::{Arch, compile_source, compiler_and_options};
@@ -28,12 +28,12 @@ struct Module(sys::CUmodule);
 
 /// The compiled kernels of one operation, or of several that share a launch.
 pub(super) struct Kernel {
-    /// Where its code is, also for those who launch it with a geometry of their own.
+    /// Its code, also for launches with another geometry.
     module: Arc<Module>,
     pub(super) phases: Vec<Phase>,
     pub(super) threads: u32,
     pub(super) work_bytes: u64,
-    /// Works out the geometry of a general member's launch; its phases have none.
+    /// Computes the geometry of a general member's launch; its phases contain none.
     pub(super) geometry: Option<sys::CUfunction>,
 }
 
@@ -55,16 +55,16 @@ unsafe impl Send for Kernel {}
 // SAFETY: as above.
 unsafe impl Sync for Kernel {}
 
-/// A kernel that was asked for, or why it cannot be had.
+/// A requested kernel, or why it is not available.
 pub(super) type FoundKernel = Result<Arc<Kernel>, CudaError>;
 
-/// The number of a source among those that were missing, and what became of it.
+/// The index of a source among those that were missing, and its result.
 type Loading = (usize, FoundKernel);
 
-/// The largest number of unused kernels that stay loaded: what an edit takes back is there at once.
+/// The largest number of unused kernels that stay loaded, so that undoing an edit needs no loading.
 const MOST_LOADED: usize = 4_096;
 
-/// Loaded kernels by what they were compiled from, with the processes that compile more of them.
+/// Loaded kernels by their source, with the processes that compile more of them.
 #[derive(Default)]
 pub(super) struct KernelStore {
     loaded: Mutex<Loaded>,
@@ -99,7 +99,7 @@ impl Loaded {
         });
         let mut unused: Vec<(u64, KernelSource)> = unused.map(|(s, (_, asked))| (*asked, s.clone())).collect();
         unused.sort_unstable_by_key(|(asked, _)| *asked);
-        // Room is made for a whole network at a time.
+        // Space is freed for a whole network at a time.
         for (_, source) in unused.into_iter().take(surplus + most / 8) {
             if let Some((kernel, _)) = self.by_source.remove(&source) {
                 // SAFETY: no other code holds the kernel, so that neither a stream nor a graph launches it any more;
@@ -112,10 +112,10 @@ impl Loaded {
 
 impl KernelStore {
     /// Loads, finds on disk or compiles the kernels of several sources at once, on the thread's current device. The
-    /// order is kept.
+    /// order is preserved.
     ///
     /// # Errors
-    /// For each source, why its kernel cannot be had.
+    /// For each source, why its kernel is not available.
     pub(super) fn get(&self, arch: Arch, sources: &[KernelSource]) -> Vec<FoundKernel> {
         let loaded = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut found, mut missing) = (Vec::with_capacity(sources.len()), Vec::new());
@@ -133,7 +133,7 @@ impl KernelStore {
         if !missing.is_empty() {
             let unique: HashSet<&KernelSource> = missing.drain(..).collect();
             missing.extend(unique);
-            // A source that takes long to compile should not be the last one to start.
+            // A source that takes long to compile should not start last.
             missing.sort_by_cached_key(|source| (!source.is_slow_to_compile(), source.entry_name(0)));
             let results: HashMap<&KernelSource, FoundKernel> =
                 self.load_all(arch, &missing).into_iter().map(|(index, kernel)| (missing[index], kernel)).collect();
@@ -141,7 +141,7 @@ impl KernelStore {
             let now = loaded.now;
             for (source, kernel) in &results {
                 if let Ok(kernel) = kernel {
-                    // Of two threads that loaded the same, the first one's is shared from now on.
+                    // If two threads loaded the same kernel, the first one's is shared from now on.
                     loaded.by_source.entry(KernelSource::clone(source)).or_insert((Arc::clone(kernel), now));
                 }
             }
@@ -156,7 +156,7 @@ impl KernelStore {
     /// The kernel of one source.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// Why it is not available.
     pub(super) fn get_one(&self, arch: Arch, source: KernelSource) -> FoundKernel {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
@@ -185,7 +185,7 @@ impl KernelStore {
         count
     }
 
-    /// Kernels from the disk or from the compiler, on as many threads as they are worth.
+    /// Kernels from the disk or from the compiler, on an appropriate number of threads.
     fn load_all(&self, arch: Arch, wanted: &[&KernelSource]) -> Vec<Loading> {
         let cache = KernelCache::of_user();
         let compiler = compiler_and_options(arch);
@@ -202,7 +202,7 @@ impl KernelStore {
                 let Some(source) = wanted.get(index) else { break };
                 let code = match &compiler {
                     Ok(_) => crew.code_of(&keys[index], source),
-                    Err(why) => Err(format!("there is no NVRTC to compile the kernel: {why}").into()),
+                    Err(why) => Err(format!("NVRTC, which compiles the kernel, is missing: {why}").into()),
                 };
                 compiled.lock().unwrap_or_else(PoisonError::into_inner).push((index, code));
             }
@@ -218,18 +218,18 @@ impl KernelStore {
     }
 }
 
-/// What the cache knows a source's machine code by.
+/// The key of a source's machine code in the cache.
 fn key_of(compiler: &Result<String, CudaError>, source: &KernelSource) -> String {
     compiler.as_ref().map_or_else(|_| String::new(), |compiler| format!("{compiler}{}", source.key()))
 }
 
-/// Machine code, and whether it comes from the disk.
+/// Machine code, and whether it was read from the disk.
 struct Machine {
     code: Vec<u8>,
     is_cached: bool,
 }
 
-/// What one thread compiles with.
+/// The compiler of one thread.
 struct Crew<'a> {
     store: &'a KernelStore,
     cache: Option<&'a KernelCache>,
@@ -262,7 +262,7 @@ impl Crew<'_> {
         Ok(code)
     }
 
-    /// Loads machine code. What comes from the disk and the driver refuses is compiled again.
+    /// Loads machine code. If it comes from the disk and the driver refuses it, it is compiled again.
     fn load(&mut self, machine: Machine, key: &str, source: &KernelSource) -> Result<Kernel, CudaError> {
         match load(&machine.code, source) {
             Err(why) if machine.is_cached => {
@@ -285,12 +285,12 @@ impl Drop for Crew<'_> {
     }
 }
 
-/// Compiles a source in the process of its own that was started for that, or here where there is none.
+/// Compiles a source in the separate process for this thread, or in this process if there is none.
 fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
     if let Some(Ok(compiler)) = worker {
         match compiler.compile(source, arch) {
             Ok(Ok(code)) => return Ok(code),
-            // A mistake repeats itself here, and what was missing there may be here.
+            // An error in the source occurs here again; resources that the other process lacked may be available here.
             Ok(Err(why)) => log::debug!("a process could not compile: {why}"),
             Err(error) => *worker = Some(Err(error)),
         }
@@ -319,7 +319,9 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     for phase in 0..meta[0] as usize {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
         let meets = source.blocks_meet() && blocks > 1;
-        phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem, meets });
+        let is_small = blocks > 0 && u64::from(blocks) * meta[1] as u64 <= FEW_THREADS;
+        let takes_all = source.prefers_shared_memory() || is_small && source.keeps_to_shared_memory();
+        phases.push(Phase { function: function_of(module, source, (phase, smem), takes_all)?, blocks, smem, meets });
     }
     let geometry = source.is_general().then(|| {
         // SAFETY: the module is loaded.
@@ -331,25 +333,29 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
-/// The function of a phase, which may have as much shared memory as it asks for.
+/// Threads of a launch so small that a multiprocessor has one or two of its blocks.
+const FEW_THREADS: u64 = 1 << 17;
+
+/// The function of a phase, which may have as much shared memory as it asks for; where it `takes_all`, multiprocessors
+/// give their whole cache to shared memory.
 fn function_of(
     module: sys::CUmodule,
     source: &KernelSource,
-    phase: usize,
-    smem: u32,
+    (phase, smem): (usize, u32),
+    takes_all: bool,
 ) -> Result<sys::CUfunction, CudaError> {
     let name = CString::new(source.entry_name(phase)).map_err(|e| e.to_string())?;
     // SAFETY: the module is loaded.
     let function =
         unsafe { result::module::get_function(module, name) }.map_err(|e| failed("cuModuleGetFunction", e))?;
-    // The 48 KiB that need no asking for hold what a kernel declares by itself too.
+    // The 48 KiB that can be used without a request include the memory that a kernel declares statically.
     if smem > 40 << 10 {
         let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function belongs to a loaded module.
         unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
             .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
     }
-    if source.prefers_shared_memory() {
+    if takes_all {
         let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: as above; this is a hint.
         let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };

@@ -4,10 +4,10 @@ use super::arguments::{FLAGS, MAX_ARGS, STARTS_NEXT};
 use super::kernel_store::Kernel;
 use std::sync::Arc;
 
-/// One launch of a recording: an operation by itself, or several that are fused horizontally.
+/// One launch of a recording: a single operation, or several that are fused horizontally.
 #[derive(Clone)]
 pub(super) enum Launch {
-    /// With the flags that describe the launches in front and behind to its kernels.
+    /// With the flags that describe the preceding and the following launch to its kernels.
     Single {
         op: usize,
         flags: u64,
@@ -27,7 +27,7 @@ impl Launch {
         }
     }
 
-    /// Whether the next launch starts as soon as this one's wait is over.
+    /// Whether the next launch may start as soon as this one has finished waiting.
     pub(super) fn starts_next_early(&self) -> bool {
         match self {
             Self::Single { flags, .. } => flags & STARTS_NEXT != 0,
@@ -35,14 +35,14 @@ impl Launch {
         }
     }
 
-    /// Has the next launch start as soon as this one's wait is over.
+    /// Allows the next launch to start as soon as this one has finished waiting.
     pub(super) fn start_next_early(&mut self) {
         for op in self.ops().to_vec() {
             self.add_flags(op, STARTS_NEXT);
         }
     }
 
-    /// Adds to the flags of one of its operations.
+    /// Adds flags for one of its operations.
     pub(super) fn add_flags(&mut self, of: usize, more: u64) {
         match self {
             Self::Single { flags, .. } => *flags |= more,

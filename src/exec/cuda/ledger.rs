@@ -1,5 +1,5 @@
-//! The ledger: what can have changed since the graphs were read, looked at before every launch of one. The arguments in
-//! their nodes are read at capture and where [`read`](super::graph_reader::read) is asked for.
+//! The ledger: what may have changed since the graphs were read, checked before every launch of a graph. The arguments
+//! in their nodes are read at capture and whenever [`read`](super::graph_reader::read) is called.
 
 use super::bound_ops::BoundOps;
 use super::captured_graph::{CapturedGraph, Identity};
@@ -7,20 +7,20 @@ use super::recording::Role;
 use crate::exec::error::ExecError;
 use crate::plan::Place;
 
-/// What was so when the graphs were read.
+/// The state when the graphs were read.
 pub(super) struct Ledger {
-    /// Where the store and the arena began.
+    /// The start addresses of the store and the arena.
     bases: [u64; 2],
     /// The graphs that were read.
     graphs: Vec<(Role, Identity)>,
     pub(super) live: Vec<LiveConstant>,
 }
 
-/// A number that the host may change between two replays, and kernels read.
+/// A number that the host may change between two replays and that kernels read.
 pub(super) struct LiveConstant {
     /// The first operation that reads it, and its slot.
     pub(super) reader: (usize, usize),
-    /// Where the plan has it, which is where the host writes it.
+    /// Its place in the plan, where the host writes it.
     pub(super) place: Place,
     /// The address in the node of that operation.
     pub(super) address: u64,
@@ -31,7 +31,7 @@ impl Ledger {
         Self { bases: ops.env.bases(), graphs: Vec::new(), live: Vec::new() }
     }
 
-    /// Notes a graph that was read.
+    /// Records a graph that was read.
     pub(super) fn note(&mut self, role: Role, graph: &CapturedGraph) {
         self.forget(|r| r == role);
         self.graphs.push((role, graph.identity()));
@@ -42,8 +42,8 @@ impl Ledger {
         self.graphs.retain(|(role, _)| !gone(*role));
     }
 
-    /// Whether a graph may be launched: the memory is where it was, live constants are where its nodes read them, and
-    /// it is the graph that was read.
+    /// Checks that a graph may be launched: the memory has not moved, the nodes read live constants from their places,
+    /// and it is the graph that was read.
     ///
     /// # Errors
     /// What changed.
@@ -53,10 +53,10 @@ impl Ledger {
             return Ok(());
         }
         let graph = role.name(ops.compiled.plan.program.mode);
-        Err(ExecError::Graph { graph, why: "what is to be launched is not what was read at capture".into() })
+        Err(ExecError::Graph { graph, why: "the graph to be launched is not the one that was read at capture".into() })
     }
 
-    /// Whether the memory is where it was, and live constants are where nodes read them.
+    /// Checks that the memory has not moved, and that nodes read live constants from their places.
     ///
     /// # Errors
     /// What changed.

@@ -10,10 +10,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// What cuDNN answered.
+/// The answer of cuDNN.
 pub(super) type Plans = Result<Arc<Vec<DnnPlan>>, CudaError>;
 
-/// A product that cuBLASLt is asked to plan, with its number among the algorithms.
+/// A product that cuBLASLt plans, with the index of the algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LtRequest {
     pub(super) gemm: Gemm,
@@ -22,16 +22,16 @@ pub(super) struct LtRequest {
     pub(super) number: usize,
 }
 
-/// Plans of a library that are kept, at most; then all are forgotten, but for those that steps hold.
+/// The largest number of plans of a library that are kept; beyond it all are dropped, except for those that steps hold.
 const MOST_PLANS: usize = 4_096;
 
 /// The libraries that were found.
 pub(super) struct Libraries {
     lt: Mutex<Option<Lt>>,
     lt_plans: Mutex<HashMap<LtRequest, Result<Arc<LtPlan>, CudaError>>>,
-    /// Held by whoever runs something of cuDNN's.
+    /// Locked while a plan of cuDNN runs.
     dnn: Mutex<()>,
-    /// Handles that no thread is planning with.
+    /// Handles that no thread uses for planning.
     spares: Mutex<Vec<Dnn>>,
     plans: Mutex<HashMap<PlanRequest, Arc<OnceLock<Plans>>>>,
     prepares_all: AtomicBool,
@@ -40,7 +40,7 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// Opens them for the device whose context is current.
+    /// Opens the libraries for the device whose context is current.
     pub(super) fn open(found: &Probe) -> Self {
         let lt =
             if found.has("cublaslt") { Lt::open().inspect_err(|e| log::warn!("cuBLASLt: {e}")).ok() } else { None };
@@ -61,10 +61,10 @@ impl Libraries {
         self.lt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The plan of cuBLASLt for a product, made once for the whole process.
+    /// The plan of cuBLASLt for a product, made once in the process.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub(super) fn lt_plan(&self, wanted: &LtRequest) -> Result<Arc<LtPlan>, CudaError> {
         let known = || self.lt_plans.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(plan) = known().get(wanted) {
@@ -73,7 +73,7 @@ impl Libraries {
         let LtRequest { gemm, real, workspace_limit_bytes, number } = wanted;
         let plan = {
             let lt = self.lt();
-            let lt = lt.as_ref().ok_or("there is no cuBLASLt")?;
+            let lt = lt.as_ref().ok_or("cuBLASLt is missing")?;
             lt.plan(gemm, *real, *workspace_limit_bytes, *number).map(Arc::new)
         };
         let mut known = known();
@@ -87,20 +87,19 @@ impl Libraries {
         self.dnn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether libraries prepare all their algorithms, to be timed, or only the one that was chosen.
+    /// Whether libraries prepare all their algorithms, to be timed, or only the chosen one.
     pub(super) fn prepare_all(&self, all: bool) {
         self.prepares_all.store(all, Ordering::Relaxed);
     }
 
-    /// The plans that cuDNN offers for a convolution, at least as many as are wanted where there are so many, prepared
-    /// once for the whole process.
+    /// The plans of cuDNN for a convolution, at least as many as are requested if it has that many, prepared once in
+    /// the process.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If there is none.
     pub(super) fn plans(&self, wanted: &PlanRequest) -> Plans {
         let known = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where everything is timed, all plans are wanted; where one was chosen, preparing those behind it would only
-        // take time.
+        // For timing, all plans are needed; if one was chosen, preparing later ones would only take time.
         let most = usize::from(dnn_offers(wanted.kind == ConvKind::BwdW, wanted.fused.relu_grad));
         let all = PlanRequest { max: most, ..*wanted };
         let everything = self.prepares_all.load(Ordering::Relaxed);
@@ -112,16 +111,16 @@ impl Libraries {
             }
             Arc::clone(known.entry(wanted).or_default())
         };
-        // A thread that needs what another thread is preparing waits for it.
+        // A thread that needs plans that another thread is preparing waits for them.
         cell.get_or_init(|| self.ask_for_plans(&wanted)).clone()
     }
 
-    /// Asks cuDNN. Several threads do at once, each with a handle of its own: some plans are compiled for the purpose.
+    /// Queries cuDNN. Several threads do so at once, each with its own handle, because some plans must be compiled.
     fn ask_for_plans(&self, wanted: &PlanRequest) -> Plans {
         let started = std::time::Instant::now();
         let dnn = self.spare_dnn()?;
-        // Stored in half width and widened by a pass of our own, weight gradients are several times as fast as what
-        // stores floats itself.
+        // Weight gradients that are stored in half width and converted by a separate pass are several times as fast as
+        // those that are stored as floats directly.
         let narrow = if wanted.kind == ConvKind::BwdW && wanted.real.half().is_some() {
             dnn.plans_with_narrow_dw(wanted).ok()
         } else {
@@ -135,10 +134,10 @@ impl Libraries {
         plans
     }
 
-    /// A handle of cuDNN that no thread is planning with.
+    /// A handle of cuDNN that no thread uses for planning.
     fn spare_dnn(&self) -> Result<Dnn, CudaError> {
         if !self.has_dnn {
-            return Err("there is no cuDNN".into());
+            return Err("cuDNN is missing".into());
         }
         if let Some(dnn) = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(dnn);

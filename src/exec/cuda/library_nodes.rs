@@ -1,5 +1,5 @@
-//! Nodes that libraries put into a captured graph: the layout of their parameters is the library's own, but addresses
-//! can be found among them.
+//! Nodes that libraries add to a captured graph. The layout of their parameters is private to the library, but
+//! addresses can be found among them.
 
 use super::arguments::Range;
 use super::error::{CudaError, failed};
@@ -24,7 +24,7 @@ pub(super) fn can_read() -> bool {
 /// The layout of a kernel's parameters: the size of each.
 type Sizes = HashMap<(sys::CUfunction, sys::CUkernel), Vec<usize>>;
 
-/// Where a word of a kernel node's parameters is.
+/// The location of a word in a kernel node's parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WordPlace {
     pub(super) node: sys::CUgraphNode,
@@ -33,17 +33,17 @@ pub(super) struct WordPlace {
     pub(super) word: usize,
 }
 
-/// An address that a library's node held at capture.
+/// An address in a library's node at capture.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LibraryWord {
     pub(super) place: WordPlace,
     pub(super) address: u64,
-    /// The operation, and its slot in whose bytes the address is.
+    /// The operation, and the slot whose bytes contain the address.
     pub(super) op: usize,
     pub(super) slot: usize,
 }
 
-/// Notes during a capture which nodes come from libraries.
+/// Records during a capture which nodes come from libraries.
 #[derive(Default)]
 pub(super) struct Marks {
     /// The nodes that were in the graph before each call and after it.
@@ -51,10 +51,10 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Puts calls of a library on the stream that is captured.
+    /// Enqueues calls of a library on the stream that is captured.
     ///
     /// # Errors
-    /// Those of `put`, and of the driver.
+    /// The errors of `put`, and of the driver.
     pub(super) fn library(&self, gpu: &Gpu, put: impl FnOnce() -> Result<(), CudaError>) -> Result<(), CudaError> {
         let before = captured_so_far(gpu)?;
         put()?;
@@ -65,10 +65,10 @@ impl Marks {
     /// The nodes of each library's call, in the order of the calls.
     ///
     /// # Errors
-    /// What the driver says.
+    /// If the driver reports an error.
     ///
     /// # Safety
-    /// The graph is alive, is the one that was captured, and no node was taken out of it.
+    /// The graph is alive, is the one that was captured, and no node was removed from it.
     pub(super) unsafe fn of(&self, graph: sys::CUgraph) -> Result<Vec<Vec<sys::CUgraphNode>>, CudaError> {
         let calls = self.nodes.borrow();
         if calls.is_empty() {
@@ -102,11 +102,11 @@ fn captured_so_far(gpu: &Gpu) -> Result<usize, CudaError> {
     }
 }
 
-/// The words in the parameters of kernel nodes that are addresses in `memory`. Other nodes have none, nor have kernels
-/// whose parameters the driver does not hand out.
+/// The words in the parameters of kernel nodes that are addresses in `memory`. Other nodes have none, and neither have
+/// kernels whose parameters the driver does not report.
 ///
 /// # Errors
-/// What the driver says.
+/// If the driver reports an error.
 ///
 /// # Safety
 /// The nodes belong to a graph that is alive.
@@ -127,7 +127,7 @@ pub(super) unsafe fn addresses_in(
     Ok(out)
 }
 
-/// Reads words of nodes, each node once where its words come one after the other.
+/// Reads words of nodes; each node is read once if its words are consecutive.
 #[derive(Default)]
 pub(super) struct WordReader {
     sizes: Sizes,
@@ -135,10 +135,10 @@ pub(super) struct WordReader {
 }
 
 impl WordReader {
-    /// One word of a kernel node's parameters; nothing where the node has no such word any more.
+    /// One word of a kernel node's parameters; `None` if the node no longer has such a word.
     ///
     /// # Errors
-    /// What the driver says.
+    /// If the driver reports an error.
     ///
     /// # Safety
     /// The node belongs to a graph that is alive.
@@ -153,10 +153,10 @@ impl WordReader {
     }
 }
 
-/// Changes one word of a kernel node's parameters. A graph that was instantiated from it keeps what it was made with.
+/// Changes one word of a kernel node's parameters. An executable graph that was instantiated before is not changed.
 ///
 /// # Errors
-/// Where the node has no such word, and what the driver says.
+/// If the node has no such word, or the driver reports an error.
 ///
 /// # Safety
 /// The node belongs to a graph that is alive, and that is not launched with the changed word.
@@ -164,7 +164,7 @@ pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), CudaEr
     // SAFETY: the caller's promise; the driver copies the parameters, each of which has the size that it reported.
     unsafe {
         let read = parameters(place.node, &mut Sizes::new())?;
-        let (params, mut copies) = read.ok_or("a node is no kernel whose parameters can be read")?;
+        let (params, mut copies) = read.ok_or("a node is not a kernel whose parameters can be read")?;
         let word = copies.get_mut(place.param).and_then(|copy| copy.get_mut(place.word));
         *word.ok_or("a node has no such parameter")? = value;
         let mut pointers: Vec<*mut c_void> = copies.iter_mut().map(|copy| copy.as_mut_ptr().cast()).collect();
@@ -176,10 +176,10 @@ pub(super) unsafe fn set_word(place: WordPlace, value: u64) -> Result<(), CudaEr
     }
 }
 
-/// What a node launches, and a copy of each of its parameters, filled up to whole words.
+/// What a node launches, and a copy of each of its parameters, padded to whole words.
 type Parameters = (sys::CUDA_KERNEL_NODE_PARAMS, Vec<Vec<u64>>);
 
-/// The parameters of a kernel node; nothing for other nodes, and where the driver does not hand them out.
+/// The parameters of a kernel node; `None` for other nodes, and if the driver does not report them.
 ///
 /// # Safety
 /// The node belongs to a graph that is alive.

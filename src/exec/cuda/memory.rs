@@ -4,7 +4,7 @@ use super::error::{CudaError, failed};
 use cudarc::driver::{result, sys};
 use std::ptr::NonNull;
 
-/// One allocation on a device, freed when its last user goes.
+/// One allocation on a device, freed when its last user is dropped.
 pub(super) struct DeviceMemory {
     base: u64,
 }
@@ -13,7 +13,7 @@ impl DeviceMemory {
     /// `bytes` of memory on the current device, zeroed.
     ///
     /// # Errors
-    /// The driver's own words, where it has none to give.
+    /// If the driver cannot allocate it.
     pub(super) fn zeroed(bytes: usize, stream: sys::CUstream) -> Result<Self, CudaError> {
         // SAFETY: a context is current, and the size is above zero.
         let base = unsafe { result::malloc_sync(bytes.max(1)) }.map_err(|e| failed("cuMemAlloc", e))?;
@@ -38,7 +38,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Host memory that the device copies from and to without a detour. Not write-combined: the host reads it too.
+/// Host memory that the device copies to and from directly. It is not write-combined, because the host also reads it.
 pub(super) struct Pinned {
     base: NonNull<u8>,
     bytes: usize,
@@ -49,7 +49,7 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// # Errors
-    /// Where the system refuses.
+    /// If the system refuses.
     pub(super) fn new(bytes: usize) -> Result<Self, CudaError> {
         // SAFETY: a context is current, and the size is above zero.
         let base = unsafe { result::malloc_host(bytes.max(1), 0) }.map_err(|e| failed("cuMemHostAlloc", e))?;
@@ -85,7 +85,7 @@ unsafe impl Send for Event {}
 
 impl Event {
     /// # Errors
-    /// Where the driver refuses.
+    /// If the driver refuses.
     pub(super) fn new(timing: bool) -> Result<Self, CudaError> {
         let flags =
             if timing { sys::CUevent_flags::CU_EVENT_DEFAULT } else { sys::CUevent_flags::CU_EVENT_DISABLE_TIMING };

@@ -1,4 +1,4 @@
-//! The CUDA executor, and the only place that speaks CUDA.
+//! The CUDA executor, and the only code that uses CUDA.
 //!
 //! Libraries are loaded when they are first needed, so that one binary runs on machines with and without a GPU. Files
 //! import those above them in this table.

@@ -1,8 +1,8 @@
 //! Steps one after the other in one graph.
 //!
-//! By itself, a step begins without knowing what the stream did before, and ends with a small launch that brings its
-//! metrics together, for which the whole machine waits. In a multi-step graph, the first launch knows what is in front
-//! of it and fetches what that does not write, and the metrics of the step before come together beside the first
+//! A single step starts without knowing what the stream did before, and ends with a small launch that combines its
+//! metrics, for which the whole machine waits. In a multi-step graph, the first launch of a step knows the preceding
+//! launch and loads what that does not write, and the metrics of the preceding step are combined beside the first
 //! product, or beside the gathering of the next batch.
 
 use super::arguments::{ArgRow, Range, meet};
@@ -10,30 +10,31 @@ use super::bound_ops::BoundOps;
 use super::extents::{reads, writes};
 use super::horizontal_fusion::{member, share};
 use super::launch::Launch;
-use super::pdl::{ends_small, fetch_ahead, writes_last};
+use super::pdl::{ends_small, fetch_ahead, fit_together, writes_last};
 use crate::exec::location::located;
 use crate::ops::OpKind;
 use crate::select::cuda::KernelSpec;
 
-/// What differs where it is known what runs before a step and behind it.
+/// What changes if the launches before and after a step are known.
 #[derive(Default)]
 pub(super) struct MultiStep {
-    /// The first launch behind another step.
+    /// The first launch after another step.
     behind_step: Option<Launch>,
-    /// Whether that takes the metrics of the step in front along.
+    /// Whether that launch includes the metrics of the preceding step.
     takes_metrics: bool,
-    /// The first launch behind the kernel that gathers the batch.
+    /// The first launch after the kernel that gathers the batch.
     behind_feed: Option<Launch>,
-    /// The operation that brings the metrics together, where it is the last launch, alone, and only reads what was
-    /// written for it.
+    /// The operation that combines the metrics, if it is the last launch, alone, and only reads what was written for
+    /// it.
     pub(super) metrics: Option<usize>,
-    /// Whether the launch in front of a feed leaves the step counter alone, so that the next batch may be looked up
-    /// meanwhile.
+    /// Whether the launch before a feed does not change the step counter, so that the next batch may be determined
+    /// while that launch runs.
     pub(super) feed_early: bool,
 }
 
 impl MultiStep {
-    /// Decides it for a step whose launches have their flags; the last one gets another where the next may start early.
+    /// Decides this for a step whose launches have their flags; the last launch gets another flag if the next one may
+    /// start early.
     pub(super) fn new(ops: &BoundOps, launches: &mut [Launch]) -> Self {
         let has_pdl = ops.compiled.selection.target.as_cuda().is_some_and(|gpu| gpu.capability.0 >= 9);
         if !has_pdl || launches.len() < 3 {
@@ -42,7 +43,7 @@ impl MultiStep {
         let program = &ops.compiled.plan.program;
         let metrics = match launches.last() {
             Some(Launch::Single { op, .. }) if matches!(program.ops[*op].kind, OpKind::StepMetrics { .. }) => {
-                // A general member shares no launch, so that it stays after each step.
+                // A general member shares no launch, so that the metrics stay after each step.
                 member(ops, *op).map(|_| *op)
             }
             _ => None,
@@ -70,13 +71,13 @@ impl MultiStep {
         out
     }
 
-    /// The launches of a step behind its feed. Metrics are left to the next feed.
+    /// The launches of a step after its feed. The next feed computes the metrics.
     pub(super) fn fed<'a>(&'a self, launches: &'a [Launch]) -> Vec<&'a Launch> {
         let all = self.behind_feed.as_ref().or(launches.first()).into_iter().chain(launches.iter().skip(1));
         all.take(launches.len() - usize::from(self.metrics.is_some())).collect()
     }
 
-    /// The kernel that brings a step's metrics together beside a feed and adds them to the record of that step, and its
+    /// The kernel that combines a step's metrics beside a feed and adds them to the record of that step, and its
     /// arguments by slot.
     pub(super) fn closing(&self, ops: &BoundOps, records: &RecordRing) -> Option<(KernelSpec, ArgRow)> {
         let op = self.metrics?;
@@ -91,20 +92,21 @@ impl MultiStep {
     }
 }
 
-/// Where steps leave their records.
+/// Where steps write their records.
 pub(super) struct RecordRing {
-    /// Where the ring begins, and how many records it holds.
+    /// The start of the ring, and the number of its records.
     pub(super) address: u64,
     pub(super) len: usize,
     /// The address of the step counter.
     pub(super) counter: u64,
-    /// The words of a record to which the largest change and the gradient's norm belong, where they are watched.
+    /// The words of a record for the largest change and the gradient's norm, if they are watched.
     pub(super) words: [Option<usize>; 2],
 }
 
-/// The first launch with the metrics of the step in front, where they may share one.
+/// The first launch with the metrics of the preceding step, if they may share one.
 fn share_metrics(ops: &BoundOps, first: &Launch, metrics: usize) -> Option<Launch> {
-    // The plan knows one step: what its first launch writes may be where the metrics are read from.
+    // The plan covers one step: the first launch of the next one may write to the memory that the metrics are read
+    // from.
     let written: Vec<Range> = first.ops().iter().flat_map(|op| writes(&ops.compiled, *op)).collect();
     if reads(&ops.compiled, metrics).iter().any(|r| written.iter().any(|w| meet(*w, *r))) {
         return None;
@@ -118,13 +120,13 @@ fn share_metrics(ops: &BoundOps, first: &Launch, metrics: usize) -> Option<Launc
             Some(launch)
         }
         Err(why) => {
-            log::debug!("the metrics stay a launch of their own: {why}");
+            log::debug!("the metrics stay in a separate launch: {why}");
             None
         }
     }
 }
 
-/// The first launch behind a feed, where it can fetch anything but the batch.
+/// The first launch after a feed, if it can load anything except the batch.
 fn behind_feed(ops: &BoundOps, first: &Launch) -> Option<Launch> {
     let program = &ops.compiled.plan.program;
     let batch: Vec<Range> = [Some(program.samples()), program.targets()]
@@ -137,13 +139,13 @@ fn behind_feed(ops: &BoundOps, first: &Launch) -> Option<Launch> {
     fetch_ahead(ops, &mut launch, &batch).then_some(launch)
 }
 
-/// What the last phases of a launch write, where all of them leave room for the next launch.
+/// What the last phases of a launch write, if all of them allow the next launch to start early.
 fn written_at_end(ops: &BoundOps, launch: &Launch) -> Option<Vec<Range>> {
     let known = launch.ops().iter().all(|op| ends_small(ops, *op));
     known.then(|| launch.ops().iter().flat_map(|op| writes_last(ops, *op)).collect())
 }
 
-/// Lets the feed start before the launch in front of it ends, where that leaves the step counter alone.
+/// Lets the feed start before the preceding launch ends, if that does not change the step counter.
 fn start_feed_early(ops: &BoundOps, before: &mut Launch) -> bool {
     let Some(written) = written_at_end(ops, before) else { return false };
     let counter = ops.compiled.plan.program.find("counter").and_then(|id| located(&ops.compiled, id).ok());
@@ -156,10 +158,11 @@ fn start_feed_early(ops: &BoundOps, before: &mut Launch) -> bool {
 
 /// The first launch behind another step, whose last launch is `launches[before]`.
 fn behind_step(ops: &BoundOps, launches: &mut [Launch], before: usize, with_metrics: Option<Launch>) -> Option<Launch> {
-    let Some(written) = written_at_end(ops, &launches[before]) else { return with_metrics };
     let takes_metrics = with_metrics.is_some();
     let mut first = with_metrics.unwrap_or_else(|| launches[0].clone());
-    let overlaps = fetch_ahead(ops, &mut first, &written);
+    let is_beside = fit_together(ops, &launches[before], &first);
+    let fetches = written_at_end(ops, &launches[before]).is_some_and(|written| fetch_ahead(ops, &mut first, &written));
+    let overlaps = fetches || is_beside;
     if overlaps {
         launches[before].start_next_early();
     }
@@ -179,12 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn every_step_of_a_graph_has_its_metrics_once() {
+    fn the_metrics_of_every_step_of_a_graph_are_computed_once() {
         let launches = [single(0), single(1), single(2), single(3)];
         let plain = MultiStep::default();
         assert_eq!(ops(&plain.steps(&launches, 2)), [0, 1, 2, 3, 0, 1, 2, 3]);
         assert_eq!(ops(&plain.fed(&launches)), [0, 1, 2, 3]);
-        // Number 9 is the first launch with the metrics of the step in front.
+        // Number 9 is the first launch with the metrics of the preceding step.
         let multi = MultiStep {
             behind_step: Some(single(9)),
             takes_metrics: true,

@@ -1,9 +1,12 @@
-//! Programmatic dependent launch (PDL): which launches start before the one in front is done.
+//! Programmatic dependent launch (PDL): which launches start before the preceding one is done.
 //!
 //! A product of a small layer waits longer for its factors than it computes. One factor of nearly every product is old:
 //! the weight in the forward pass, the saved activation in the backward pass. It is fetched while the launch in front
 //! still runs, where nothing in that launch writes it. The launch in front says when the next one may start: after its
 //! own wait, so that everything before it is in memory by then.
+//!
+//! A launch that fetches nothing early gains the time that it takes to start. That is so where the blocks of both
+//! launches find room on every multiprocessor; otherwise those that wait gather on the few that have room.
 
 use super::arguments::{EARLY_A, EARLY_B, EARLY_ENDS, Range, meet};
 use super::bound_call::BoundCall;
@@ -14,9 +17,9 @@ use crate::compile::Compiled;
 use crate::ir::Role;
 use crate::ops::{Dir, OpKind};
 use crate::select::cuda::Pdl;
-use crate::select::{Variant, cuda};
+use crate::select::{CudaFacts, Variant, cuda};
 
-/// Sets the flags of a step's launches. The first one keeps none, because what is in front of it is not known.
+/// Sets the flags of a step's launches. The first one has none, because the launch before it is not known.
 pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     if ops.compiled.selection.target.as_cuda().is_none_or(|gpu| gpu.capability.0 < 9) {
         return;
@@ -24,14 +27,75 @@ pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     for at in 1..launches.len() {
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
-        if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room)) {
+        let leaves_room = front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room));
+        let is_beside = fit_together(ops, front, launch);
+        if !leaves_room && !is_beside {
             continue;
         }
         let written: Vec<Range> = front.ops().iter().flat_map(|op| writes(&ops.compiled, *op)).collect();
-        if fetch_ahead(ops, launch, &written) {
+        if fetch_ahead(ops, launch, &written) || is_beside {
             front.start_next_early();
         }
     }
+}
+
+/// What the blocks of a launch take of the multiprocessor that has the most of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Room {
+    threads: u32,
+    shared_bytes: u32,
+}
+
+impl Room {
+    /// That of a phase of so many blocks.
+    const fn of(gpu: &CudaFacts, blocks: u32, threads: u32, shared_bytes: u32) -> Self {
+        let each = blocks.div_ceil(if gpu.multiprocessors == 0 { 1 } else { gpu.multiprocessors });
+        Self { threads: each.saturating_mul(threads), shared_bytes: each.saturating_mul(shared_bytes) }
+    }
+
+    /// The most of both.
+    fn or(self, other: Self) -> Self {
+        Self { threads: self.threads.max(other.threads), shared_bytes: self.shared_bytes.max(other.shared_bytes) }
+    }
+
+    /// Whether a multiprocessor has room for both: for half of its threads, whose registers then suffice, and for most
+    /// of its shared memory.
+    const fn fits_beside(self, other: Self, gpu: &CudaFacts) -> bool {
+        const MOST_THREADS: u32 = 1024;
+        let most_shared_bytes = match gpu.capability {
+            (9 | 10, _) => 200 << 10,
+            _ => 90 << 10,
+        };
+        self.threads.saturating_add(other.threads) <= MOST_THREADS
+            && self.shared_bytes.saturating_add(other.shared_bytes) <= most_shared_bytes
+    }
+}
+
+/// Whether the first launch can let the second one start, and the blocks of both find room on every multiprocessor at
+/// the same time.
+pub(super) fn fit_together(ops: &BoundOps, front: &Launch, next: &Launch) -> bool {
+    let Some(gpu) = ops.compiled.selection.target.as_cuda() else { return false };
+    if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.reads_flags)) {
+        return false;
+    }
+    match (room_of(ops, &gpu, front), room_of(ops, &gpu, next)) {
+        (Some(front), Some(next)) => front.fits_beside(next, &gpu),
+        _ => false,
+    }
+}
+
+/// The room that a launch takes; nothing where a library has a part in it, or where its blocks wait for each other.
+fn room_of(ops: &BoundOps, gpu: &CudaFacts, launch: &Launch) -> Option<Room> {
+    let kernel = match launch {
+        Launch::Fused { kernel, .. } => kernel,
+        Launch::Single { op, .. } => match &ops.calls[*op][..] {
+            [BoundCall::Kernel { kernel, .. }] => kernel,
+            _ => return None,
+        },
+    };
+    let meets = kernel.phases.iter().any(|phase| phase.meets);
+    let rooms = kernel.phases.iter().map(|phase| Room::of(gpu, phase.blocks, kernel.threads, phase.smem));
+    rooms.reduce(Room::or).filter(|_| !meets)
 }
 
 /// How an operation takes part, where it is one custom kernel.
@@ -42,7 +106,7 @@ fn pdl_of(ops: &BoundOps, op: usize) -> Option<Pdl> {
     }
 }
 
-/// Lets a launch fetch what the one in front does not write; whether there is any such.
+/// Lets a launch load what the preceding one does not write; returns whether there is any such data.
 pub(super) fn fetch_ahead(ops: &BoundOps, launch: &mut Launch, written: &[Range]) -> bool {
     let mut overlaps = false;
     for op in launch.ops().to_vec().into_iter().filter(|op| fetches_early(ops, *op)) {
@@ -53,18 +117,18 @@ pub(super) fn fetch_ahead(ops: &BoundOps, launch: &mut Launch, written: &[Range]
     overlaps
 }
 
-/// Whether an operation's kernel can fetch inputs early. A kernel that replaces a library does not.
+/// Whether an operation's kernel can load inputs early. A kernel that replaces a library cannot.
 fn fetches_early(ops: &BoundOps, op: usize) -> bool {
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     planned && pdl_of(ops, op).is_some_and(|pdl| pdl.fetches_early)
 }
 
-/// Whether an operation is a custom kernel and its last phase leaves room for the blocks of the next launch.
+/// Whether an operation is a custom kernel whose last phase leaves space for the blocks of the next launch.
 pub(super) fn ends_small(ops: &BoundOps, op: usize) -> bool {
     pdl_of(ops, op).is_some_and(|pdl| pdl.leaves_room || ends_in_metrics(ops, op))
 }
 
-/// Whether an operation is an update whose metrics come together in a phase of their own.
+/// Whether an operation is an update whose metrics are combined in a separate phase.
 fn ends_in_metrics(ops: &BoundOps, op: usize) -> bool {
     let updates = ops.compiled.plan.program.ops[op].kind.flat_update().is_some();
     updates && matches!(&ops.calls[op][..], [BoundCall::Kernel { kernel, .. }] if kernel.phases.len() > 1)
@@ -85,11 +149,15 @@ pub(super) fn writes_last(ops: &BoundOps, op: usize) -> Vec<Range> {
     metrics.filter_map(|(index, _)| extent(compiled, op, index, Dir::Out)).collect()
 }
 
-/// What of an operation's inputs none of `written` touches.
+/// The inputs of an operation that do not overlap `written`.
 fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
     let kind = &compiled.plan.program.ops[op].kind;
     let slots = kind.slots();
-    let is_product = matches!(kind, OpKind::Gemm(_) | OpKind::DenseCe { .. } | OpKind::WeightStep { .. });
+    let is_product = match kind {
+        OpKind::Gemm(_) | OpKind::GemmNorm(_) | OpKind::GemmNormBwd(_) => true,
+        OpKind::DenseCe { .. } | OpKind::WeightStep { .. } => true,
+        _ => false,
+    };
     let flag_of = |slot: &str| match slot {
         "a" if is_product => EARLY_A,
         "b" if is_product => EARLY_B,
@@ -115,6 +183,21 @@ mod tests {
     use crate::select::Target;
 
     #[test]
+    fn launches_that_start_early_leave_each_other_room() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let room = |blocks, threads, shared_bytes| Room::of(&gpu, blocks, threads, shared_bytes);
+        // Two blocks of the larger launch share a multiprocessor.
+        assert_eq!(room(133, 256, 10), Room { threads: 512, shared_bytes: 20 });
+        assert!(room(133, 256, 10).fits_beside(room(132, 512, 10), &gpu));
+        assert!(!room(133, 256, 10).fits_beside(room(132, 544, 10), &gpu));
+        assert!(room(64, 256, 100 << 10).fits_beside(room(64, 256, 100 << 10), &gpu));
+        assert!(!room(64, 256, 100 << 10).fits_beside(room(64, 256, 101 << 10), &gpu));
+        let small = CudaFacts { capability: (12, 0), ..gpu };
+        assert!(!room(64, 256, 48 << 10).fits_beside(room(64, 256, 48 << 10), &small));
+        assert_eq!(room(1, 32, 9).or(room(1, 64, 1)), Room { threads: 64, shared_bytes: 9 });
+    }
+
+    #[test]
     fn a_product_fetches_early_what_the_launch_in_front_does_not_write() {
         let text = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
             {"type": "dense", "units": 128, "activation": "relu"}, {"type": "dense", "units": 96, "activation": "relu"},
@@ -127,13 +210,13 @@ mod tests {
         let flags = |op: usize, front: usize| early(&compiled, op, &writes(&compiled, front));
         // The second layer: its input is new, weight and bias are old.
         assert_eq!(flags(find("gemm", 1), find("gemm", 0)), EARLY_B | EARLY_ENDS);
-        // The last layer with its loss: what it keeps for the way back is its new input.
+        // The last layer with its loss: its saved activation is its new input.
         assert_eq!(flags(find("dense_ce", 0), find("gemm", 1)), EARLY_B);
-        // The gradient of its input: the loss's gradient is new, the weight and what the activation saved are old.
+        // The gradient of its input: the loss's gradient is new, the weight and the saved activation are old.
         assert_eq!(flags(find("gemm_nt", 0), find("dense_ce", 0)), EARLY_B | EARLY_ENDS);
         // The gradient of its weight: the other way round.
         assert_eq!(flags(find("gemm_tn", 0), find("dense_ce", 0)), EARLY_A | EARLY_ENDS);
-        // The first layer behind an update: everything but the samples may be new.
+        // The first layer after an update: everything except the samples may be new.
         assert_eq!(flags(find("gemm", 0), find("sgd_step", 0)), EARLY_A);
         assert_eq!(flags(find("sgd_step", 0), find("gemm_tn", 2)), EARLY_ENDS);
     }

@@ -1,11 +1,11 @@
-//! Kernel nodes of a captured graph against the launches of the plan. The driver is asked elsewhere: here are lists of
-//! what is planned and what was read.
+//! Compares the kernel nodes of a captured graph with the launches of the plan. It works on lists of planned and read
+//! values, without calling the driver.
 
 use super::arguments::{FLAGS, MAX_ARGS};
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// One kernel launch as the plan has it.
+/// One kernel launch according to the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PlannedLaunch<F> {
     pub(super) function: F,
@@ -13,24 +13,24 @@ pub(super) struct PlannedLaunch<F> {
     pub(super) args: Vec<u64>,
     /// The operation of each member; `None` for the data feed.
     pub(super) ops: Vec<Option<usize>>,
-    /// Words that hold a general member's numbers and are not zero.
+    /// Words that contain a general member's numbers and are not zero.
     pub(super) numbers: usize,
 }
 
 impl<F> PlannedLaunch<F> {
-    /// The operation that a word of the arguments belongs to, and the word's place among the operation's.
+    /// The operation that a word of the arguments belongs to, and the word's index among the operation's.
     pub(super) fn owner(&self, word: usize) -> (Option<usize>, usize) {
         (self.ops.get(word / MAX_ARGS).copied().flatten(), word % MAX_ARGS)
     }
 
-    /// Words that are addresses: neither unused nor flags nor numbers.
+    /// Words that are addresses; unused words, flags and numbers are not.
     pub(super) fn addresses(&self) -> usize {
         let used = self.args.iter().enumerate().filter(|(word, arg)| word % MAX_ARGS != FLAGS && **arg != 0);
         used.count() - self.numbers
     }
 
-    /// Where the arguments hold `address` for `op`; its own slot comes first, because a pass behind a library's product
-    /// has slots of its own.
+    /// The word of the arguments that contains `address` for `op`. The slot itself is tried first; a pass after a
+    /// library's product has its own slots.
     pub(super) fn word_of(&self, op: usize, slot: usize, address: u64) -> Option<usize> {
         let member = self.ops.iter().position(|o| *o == Some(op))?;
         let own = member * MAX_ARGS..member * MAX_ARGS + FLAGS;
@@ -47,7 +47,7 @@ pub(super) struct KernelNode<N, F> {
     pub(super) args: Vec<u64>,
 }
 
-/// Where a graph is not what was planned.
+/// A difference between a graph and the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Difference {
     /// A word of a launch's arguments.
@@ -58,8 +58,8 @@ pub(super) enum Difference {
     Surplus { count: usize },
 }
 
-/// The node of each planned launch, in the order of the launches. Nodes of one function stand in the order in which
-/// they were launched.
+/// The node of each planned launch, in the order of the launches. Nodes of one function are in the order in which they
+/// were launched.
 ///
 /// # Errors
 /// The first difference.
@@ -86,7 +86,7 @@ pub(super) fn pair<N: Copy, F: Copy + Eq + Hash>(
     }
 }
 
-/// The first word in which two lists differ; what one list lacks counts as 0.
+/// The first word in which two lists differ; missing words count as 0.
 fn first_difference(planned: &[u64], found: &[u64]) -> Option<(usize, u64, u64)> {
     let at = |list: &[u64], word: usize| list.get(word).copied().unwrap_or(0);
     let words = 0..planned.len().max(found.len());
@@ -115,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn nodes_of_one_function_are_taken_in_the_order_of_its_launches() {
+    fn nodes_of_one_function_are_matched_in_launch_order() {
         let planned = [
             launch('a', &[(Some(0), &[256, 512])]),
             launch('b', &[(Some(1), &[512])]),
             launch('a', &[(Some(2), &[768])]),
         ];
-        // A node of another function may stand anywhere between.
+        // A node of another function may be anywhere between.
         let found = nodes_of(&[&planned[1], &planned[0], &planned[2]]);
         assert_eq!(pair(&planned, &found), Ok(vec![1, 0, 2]));
         let swapped = nodes_of(&[&planned[2], &planned[1], &planned[0]]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_lack_and_nodes_too_many_are_differences() {
+    fn missing_and_additional_nodes_are_differences() {
         let planned = [launch('a', &[(Some(0), &[256])]), launch('a', &[(Some(1), &[512])])];
         let found = nodes_of(&[&planned[0], &planned[1]]);
         assert_eq!(pair(&planned, &found[..1]), Err(Difference::Missing { launch: 1 }));

@@ -1,13 +1,14 @@
-//! A fault for tests: text of the kernels that is replaced before they are compiled. `verify` must find each.
+//! A fault for tests: text of the kernels that is replaced before they are compiled. `verify` must find each such
+//! fault.
 //!
-//! It is planted by a call, once for the whole process and before the first kernel is compiled: no file, option or
-//! variable of the environment brings it back. Compiled kernels are kept under their whole text, so that a changed
-//! one never replaces the right one.
+//! It is injected by a call, once for the whole process and before the first kernel is compiled; no file, option or
+//! environment variable can inject it. Compiled kernels are cached under their whole text, so that a changed one never
+//! replaces the right one.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// Text in one of the kernels' files and what takes its place.
+/// Text in one of the kernels' files and its replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextFault {
     pub file: &'static str,
@@ -17,10 +18,10 @@ pub struct TextFault {
 
 static PLANTED: OnceLock<TextFault> = OnceLock::new();
 
-/// Plants a fault for as long as the process lives.
+/// Injects a fault for as long as the process lives.
 ///
 /// # Errors
-/// The fault that was planted before, where it is another.
+/// The fault that was injected before, if it is another one.
 pub fn plant(fault: TextFault) -> Result<(), TextFault> {
     let planted = *PLANTED.get_or_init(|| fault);
     if planted == fault { Ok(()) } else { Err(planted) }

@@ -1,4 +1,4 @@
-//! What there is for CUDA on this machine, found without failing where nothing is.
+//! What exists for CUDA on this machine; a missing driver or library is not an error.
 
 use super::error::{CudaError, failed};
 use cudarc::driver::{result, sys};
@@ -10,7 +10,7 @@ pub struct Library {
     pub name: &'static str,
     /// Its version, or what is wrong with it.
     pub state: Result<String, String>,
-    /// What it is for, and how to get it where it is missing.
+    /// What it is for, and how to get it if it is missing.
     pub help: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub struct DeviceInfo {
 pub struct Probe {
     pub libraries: Vec<Library>,
     pub devices: Vec<DeviceInfo>,
-    /// Why there is no device, in words; empty where there is one.
+    /// Why there is no device; empty if there is one.
     pub why_none: String,
 }
 
@@ -46,7 +46,7 @@ impl Probe {
 const OLDEST: (u32, u32) = (8, 0);
 
 /// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
-/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some, to see what runs without.
+/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them.
 #[must_use]
 pub fn probe() -> Probe {
     static FOUND: std::sync::OnceLock<Probe> = std::sync::OnceLock::new();
@@ -71,13 +71,13 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "driver",
         state: driver_state.clone(),
-        help: "speaks to the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 or \
-               newer for CUDA 13",
+        help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
+               or newer for CUDA 13",
     });
     libraries.push(Library {
         name: "nvrtc",
         state: in_words(nvrtc_version()),
-        help: "compiles the kernels for this very GPU; comes with the CUDA toolkit, or `pip install \
+        help: "compiles the kernels for this GPU; comes with the CUDA toolkit, or `pip install \
                nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
     });
     libraries.push(Library {
@@ -95,7 +95,7 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "nccl",
         state: in_words(nccl_version()),
-        help: "several GPUs together, which no command uses yet; comes with the package libnccl2, or `pip \
+        help: "connects several GPUs; no command uses it yet; comes with the package libnccl2, or `pip \
                install nvidia-nccl-cu13`",
     });
     let (devices, why_none) = if started {
@@ -115,7 +115,7 @@ fn look() -> Probe {
     Probe { libraries, devices, why_none }
 }
 
-/// A library's version, or what is wrong with it, as reports have it.
+/// A library's version, or what is wrong with it, as in reports.
 fn in_words(version: Result<String, CudaError>) -> Result<String, String> {
     version.map_err(|why| why.to_string())
 }
@@ -128,10 +128,10 @@ fn driver_version() -> Result<String, CudaError> {
     Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
-/// The run-time compiler's version, which can be asked for without a driver.
+/// The run-time compiler's version, which can be queried without a driver.
 ///
 /// # Errors
-/// Where it is missing or hidden.
+/// If it is missing or hidden.
 pub(super) fn nvrtc_version() -> Result<String, CudaError> {
     use cudarc::nvrtc::sys;
     if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {

@@ -13,14 +13,14 @@ use crate::ir::Mode;
 pub(super) enum Role {
     /// One step.
     One,
-    /// So many steps in a row, on one batch.
+    /// This many steps in a row, on one batch.
     Several(usize),
-    /// So many steps that gather their own batches.
+    /// This many steps that gather their own batches.
     Fed(usize),
 }
 
 impl Role {
-    /// What the graph does, in words.
+    /// What the graph does, as text.
     pub(super) fn name(self, mode: Mode) -> String {
         match (self, mode) {
             (Self::One, Mode::Train) => "one step".into(),
@@ -31,7 +31,7 @@ impl Role {
     }
 }
 
-/// The launches of one step, and what differs where several go in one graph.
+/// The launches of one step, and the differences if several are in one graph.
 pub(super) struct Recording {
     launches: Vec<Launch>,
     pub(super) multi_step: MultiStep,
@@ -60,7 +60,7 @@ impl Recording {
         }
     }
 
-    /// Calls of the driver and of libraries that one step makes.
+    /// The number of calls of the driver and of libraries in one step.
     pub(super) fn calls(&self, ops: &BoundOps) -> usize {
         let count = self.launches.iter().map(|l| match l {
             Launch::Single { op, .. } => ops.calls[*op].iter().map(BoundCall::launches).sum(),

@@ -1,4 +1,4 @@
-//! Whether what a kernel wrote is what plain loops expect: a bound for every element.
+//! Compares the results of a kernel with those of plain loops: a bound for every element.
 
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
@@ -9,7 +9,7 @@ use crate::tensor::DType;
 
 /// A number of the plain loops that says how far a kernel may be from it.
 pub(super) trait Judged: Number + Default {
-    /// A value that the kernel reads as it is.
+    /// A value that the kernel reads without rounding.
     fn exact(value: f64) -> Self;
     fn error(self) -> f64;
 }
@@ -23,20 +23,20 @@ impl<const SUM: i32, const PRODUCT: i32> Judged for Bounded<SUM, PRODUCT> {
     }
 }
 
-/// A device's approximate functions, and orders of its own in which it merges parts, are off by a few times what
-/// plain loops round.
+/// A device's approximate functions, and its own orders of merging parts, cause errors of a few times the rounding
+/// errors of plain loops.
 const SLACK: f64 = 8.0;
 
-/// How an output compares with what is expected.
+/// How an output compares with the expected values.
 pub(super) struct Verdict {
-    /// The largest part that an error takes of what is allowed; above 1 where that is too much.
+    /// The largest ratio of an error to its bound; above 1 if the error is too large.
     pub(super) ratio: f64,
     pub(super) text: String,
 }
 
-/// What an operation's results may be off by in absolute terms: the exponentials of losses may be zero where they are
-/// below the smallest normal number of `f32`, and what they are divided and multiplied by to become probabilities and
-/// gradients is not above 1.
+/// The absolute error that an operation's results may have: the exponentials of losses may be zero if they are below
+/// the smallest normal number of `f32`, and the factors that turn them into probabilities and gradients are not above
+/// 1.
 pub(super) fn flushed(kind: &OpKind) -> f64 {
     match kind {
         OpKind::SoftmaxCe { .. } | OpKind::SoftmaxCeFused { .. } | OpKind::DenseCe { .. } => {
@@ -50,19 +50,19 @@ pub(super) fn flushed(kind: &OpKind) -> f64 {
 #[derive(Clone, Copy)]
 pub(super) struct Coarse {
     pub(super) real: Real,
-    /// How much farther than a product results may be off as a share of their length.
+    /// The factor by which the relative error of results, as a share of their length, may exceed that of a product.
     pub(super) passed_on: f64,
 }
 
 impl Coarse {
-    /// That of an operation.
+    /// The factor of an operation.
     pub(super) const fn of(real: Real, kind: &OpKind) -> Self {
         Self { real, passed_on: passed_on(kind) }
     }
 }
 
-/// Holds every element against its bound, and, where products are coarse and their bounds are wide, the whole against
-/// its length. Besides its bound, an element may be off by `slack`.
+/// Compares every element with its bound, and, if products are coarse and their bounds are wide, the whole with its
+/// length. In addition to its bound, an element may have an error of `slack`.
 pub(super) fn judge<T: Judged>(
     found: &[f64],
     expected: &[T],
@@ -88,16 +88,14 @@ pub(super) fn judge<T: Judged>(
         let moved = moved(found, expected);
         let (error, limit) = (distance(&moved), passed_on * limit_of(&moved, real));
         if error / limit > verdict.ratio {
-            verdict = Verdict {
-                ratio: error / limit,
-                text: format!("is off by {error:.1e} of its length, bound {limit:.1e}"),
-            };
+            verdict =
+                Verdict { ratio: error / limit, text: format!("is off by {error:.1e} of its norm, bound {limit:.1e}") };
         }
     }
     verdict
 }
 
-/// What storing a value rounds by, in its own type or in that in which a library may hand it over.
+/// The rounding error of storing a value, in its own type or in that in which a library may return it.
 fn storage(value: f64, dtype: DType, coarse: Option<Real>) -> f64 {
     match (dtype, coarse) {
         (DType::Bf16, _) | (_, Some(Real::Bf16)) => value.abs() * 2f64.powi(-8),
@@ -118,7 +116,7 @@ fn length(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// The length of the difference over the length of what is expected.
+/// The length of the difference divided by the length of the expected vector.
 fn distance<T: Judged>(moved: &[(f64, T)]) -> f64 {
     let difference = length(moved.iter().map(|(f, e)| f - e.f64()));
     if difference == 0.0 { 0.0 } else { difference / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15) }
@@ -139,8 +137,8 @@ pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
     }
 }
 
-/// How much farther than a product its results may be off as a share of their length: what is rounded at a position of
-/// a sequence, states among it, is passed on to the next ones.
+/// The factor for operations whose rounding errors at a position of a sequence, including those of states, are passed
+/// on to the next positions.
 const fn passed_on(kind: &OpKind) -> f64 {
     match kind {
         OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_) => 4.0,
@@ -148,10 +146,10 @@ const fn passed_on(kind: &OpKind) -> f64 {
     }
 }
 
-/// Elements from which the errors of products add up to what they are on average.
+/// The number of elements from which on the errors of products have their average size.
 const MANY: usize = 32;
 
-/// As [`limit`]; of few elements, which may all be sums that nearly cancel, their bounds where these are wider.
+/// As [`limit`]; for few elements, which may all be sums that nearly cancel, their bounds if these are wider.
 fn limit_of<T: Judged>(moved: &[(f64, T)], real: Real) -> f64 {
     if moved.len() >= MANY {
         return limit(real);
@@ -177,33 +175,34 @@ mod tests {
     use crate::ops;
 
     #[test]
-    fn elements_are_judged_by_their_bounds_and_coarse_products_by_their_length_too() {
+    fn elements_are_compared_with_their_bounds_and_coarse_products_also_with_their_length() {
         let expected = |error: f64| [1.0, 2.37743e-3].map(|value| Bounded::<24, 24>::off(value, error));
-        // A mean near zero is off by what its terms round, not by what it rounds itself.
+        // The error of a mean near zero comes from rounding its terms, not from rounding the mean itself.
         let found = [1.0, 2.37751e-3];
         assert!(judge(&found, &expected(2e-8), DType::F32, None, 0.0).ratio < 1.0);
         let wrong = judge(&found, &expected(1e-9), DType::F32, None, 0.0);
         assert!(wrong.ratio > 1.0 && wrong.text.starts_with("element 1 of 2"), "{}", wrong.text);
         assert_eq!(judge(&[1.0, f64::NAN], &expected(1.0), DType::F32, None, 0.0).ratio, f64::INFINITY);
-        // Stored in half precision, it may be off by what that rounds.
+        // If it is stored in half precision, the rounding error of that is allowed too.
         assert!(judge(&[1.003, 2.377e-3], &expected(0.0), DType::Bf16, None, 0.0).ratio < 1.0);
-        // Many elements are near on average, whatever their bounds; few are as near as their bounds say.
+        // Many elements are accurate on average, even if their bounds are wide; few elements are only compared with
+        // their bounds.
         let wide = [Bounded::<24, 24>::off(1.0, 0.1); MANY];
         let coarse = |passed_on: f64| Some(Coarse { real: Real::Tf32, passed_on });
         let long = judge(&[1.01; MANY], &wide, DType::F32, coarse(1.0), 0.0);
-        assert!(long.ratio > 1.0 && long.text.contains("of its length"), "{}", long.text);
+        assert!(long.ratio > 1.0 && long.text.contains("of its norm"), "{}", long.text);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(1.0), 0.0).ratio > 1.0);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(4.0), 0.0).ratio < 1.0);
         let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, coarse(1.0), 0.0);
         assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
         let wrong = few([1.01, 2.4e-3], 1e-3);
-        assert!(wrong.ratio > 1.0 && wrong.text.contains("of its length"), "{}", wrong.text);
+        assert!(wrong.ratio > 1.0 && wrong.text.contains("of its norm"), "{}", wrong.text);
     }
 
-    /// A weight gradient of one element at the beginning of a vector, whose terms mostly cancel: its relative error is
+    /// A weight gradient of one element at the start of a vector, whose terms mostly cancel: its relative error is
     /// larger than that of a single product may be, and smaller than the rounding of its factors allows.
     #[test]
-    fn a_single_sum_beside_zeros_is_held_to_its_own_bound() {
+    fn a_single_sum_beside_zeros_is_compared_with_its_own_bound() {
         type Coarsened = Bounded<24, 11>;
         let tf32 = |v: f64| f64::from(f32::from_bits(((v as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)));
         let coarse = Some(Coarse { real: Real::Tf32, passed_on: 1.0 });
@@ -220,8 +219,8 @@ mod tests {
             farther += u32::from((sum - wide.value).abs() > limit(Real::Tf32) * wide.value.abs());
             found[0] = wide.value + 10.0 * wide.error.max(limit(Real::Tf32) * wide.value.abs());
             let wrong = judge(&found, &expected, DType::F32, coarse, 0.0);
-            assert!(wrong.ratio > 9.9 && wrong.text.contains("of its length"), "{} {}", wrong.ratio, wrong.text);
-            // Nothing may be beside it.
+            assert!(wrong.ratio > 9.9 && wrong.text.contains("of its norm"), "{} {}", wrong.ratio, wrong.text);
+            // No value may be beside it.
             (found[0], found[100]) = (wide.value, 1e-30);
             assert!(judge(&found, &expected, DType::F32, coarse, 0.0).ratio > 1.0);
         }

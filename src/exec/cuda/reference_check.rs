@@ -1,8 +1,8 @@
 //! Every kernel against its reference: one operation of a step on fresh random inputs, on the device and by
 //! plain loops in f64 that carry a bound for the rounding of every value.
 //!
-//! Outputs are poisoned before the kernel runs, so that elements that are not written are found. What is stored beside
-//! the outputs in flat vectors must not change.
+//! Outputs are poisoned before the kernel runs, so that elements that are not written are found. Values beside the
+//! outputs in flat vectors must not change.
 
 use super::reference_bounds::{Coarse, Judged, flushed, judge, rounds_factors};
 use super::reference_run::{filters_of, run};
@@ -18,10 +18,10 @@ use crate::ops::Dir;
 use crate::select::cuda::{Real, real_of};
 use std::sync::Arc;
 
-/// Compares one operation with its reference. The step's values are gone afterwards.
+/// Compares one operation with its reference. Afterwards the step's values are undefined.
 ///
 /// # Errors
-/// Where the device fails. A difference is no error: it is in the result.
+/// If the device fails. A difference is not an error: it is part of the result.
 pub(super) fn compare(step: &mut Step, index: usize, seed: u64) -> Result<ReferenceCheck, ExecError> {
     let program = &step.ops.compiled.plan.program;
     let op = &program.ops[index];
@@ -37,7 +37,7 @@ pub(super) fn compare(step: &mut Step, index: usize, seed: u64) -> Result<Refere
     }
 }
 
-/// As [`compare`], where products round their operands as `coarse` does.
+/// Like [`compare`], for products that round their operands as in `coarse`.
 fn compare_as<T: Judged>(
     step: &mut Step,
     index: usize,
@@ -80,7 +80,7 @@ fn compare_as<T: Judged>(
         if verdict.ratio > 1.0 {
             wrong.push(verdict.text.clone());
         }
-        // What is no real number is right or wrong, and has no bound to be near to.
+        // A value that is not a real number is right or wrong, without a bound.
         if verdict.ratio > check.ratio && verdict.is_real {
             (check.ratio, check.at) = (verdict.ratio, verdict.text);
         }
@@ -89,15 +89,15 @@ fn compare_as<T: Judged>(
     Ok(check)
 }
 
-/// What comparing one value gave.
+/// The result of comparing one value.
 struct ValueVerdict {
-    /// The largest part that an error takes of what is allowed; above 1 where that is too much.
+    /// The largest ratio of an error to its bound; above 1 if the error is too large.
     ratio: f64,
     text: String,
     is_real: bool,
 }
 
-/// Compares a value with what plain loops expect.
+/// Compares a value with the result of plain loops.
 fn judge_value<T: Judged>(
     values: &Values<'_, T>,
     root: LValueId,
@@ -111,7 +111,7 @@ fn judge_value<T: Judged>(
             let is_root = |id: LValueId| values.program.root(id).0 == root;
             let is_parts = values.slots.iter().any(|s| s.name == "parts" && s.dir == Dir::Out && is_root(s.id));
             let found = from_bytes(bytes, value.dtype);
-            // How a kernel spreads parts is its own affair.
+            // How a kernel distributes parts is not specified.
             let judged = if is_parts {
                 let found = totals(&found.iter().map(|v| T::exact(*v)).collect::<Vec<T>>()).map(T::f64);
                 judge(&found, &totals(expected), value.dtype, coarse, slack)

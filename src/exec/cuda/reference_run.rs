@@ -1,4 +1,5 @@
-//! Runs one operation by plain loops on the host's values, and puts what came out where the device would have put it.
+//! Runs one operation with plain loops on the host's values, and stores the results where the device would have stored
+//! them.
 
 use super::reference_bounds::Judged;
 use super::reference_updates;
@@ -8,7 +9,7 @@ use crate::exec::cpu::kernels::reference;
 use crate::lower::{Op, ParamOrder, Program};
 use crate::ops::{self, Dir, OpKind};
 
-/// The slot that holds filters, with their order on the device, which is another than on a CPU.
+/// The slot that contains filters, with their order on the device, which differs from that on a CPU.
 type Filters = Option<(&'static str, ParamOrder)>;
 
 /// The filters of an operation.
@@ -18,7 +19,7 @@ pub(super) fn filters_of(op: &Op, program: &Program) -> Filters {
     Some((slot, program.params[param.0 as usize].order))
 }
 
-/// The slot that holds filters, which lie differently on a CPU.
+/// The slot that contains filters, whose order in memory differs from that on a CPU.
 const fn filter_slot(kind: &OpKind) -> Option<&'static str> {
     match kind {
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } => Some("b"),
@@ -27,7 +28,7 @@ const fn filter_slot(kind: &OpKind) -> Option<&'static str> {
     }
 }
 
-/// Filters in the order of a CPU from that of the device, or back; the values of other slots as they are.
+/// Filters in the order of a CPU from that of the device, or back; the values of other slots unchanged.
 fn permuted<T: Judged>(filters: Filters, slot: &str, values: Vec<T>, to_cpu: bool) -> Vec<T> {
     match filters {
         Some((name, ParamOrder::Ohwi { f, c, kh, kw })) if name == slot || (name == "c" && slot == "c_prev") => {
@@ -74,9 +75,9 @@ fn update_scale<T: Judged>(values: &mut Values<'_, T>) {
     values.put("scaler", &next.map(T::exact));
 }
 
-/// Runs the reference kernel of a CPU, with what only a GPU's kernel does before and after it.
+/// Runs the reference kernel of a CPU, including what only a GPU's kernel does before and after it.
 fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
-    // The reference adds no residual: it leaves the activation behind it, and both follow here.
+    // The reference adds no residual and leaves the activation after it out, so that both are computed here.
     let residual = values.reals("residual");
     let (kind, after) = match (values.kind, &residual) {
         (OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act }), Some(_)) => {
@@ -110,7 +111,7 @@ fn run_loops<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
     }
 }
 
-/// Slots that are accumulated in place, with those of their values before.
+/// Slots that are accumulated in place, with the slots of their previous values.
 const ACCUMULATED: [(&str, &str); 5] = [
     ("c", "c_prev"),
     ("db", "db_prev"),
@@ -119,8 +120,8 @@ const ACCUMULATED: [(&str, &str); 5] = [
     ("dweight", "dweight_prev"),
 ];
 
-/// Calls the reference kernel on buffers of its own (filters in its order, gradients with their scale taken off), and
-/// gives what it wrote by slot.
+/// Calls the reference kernel on separate buffers (filters in its order, gradients unscaled), and returns what it wrote
+/// by slot.
 fn call<T: Judged>(values: &mut Values<'_, T>, kind: OpKind, filters: Filters) -> Vec<(&'static str, Vec<T>)> {
     let scaler = values.reals("scaler").or_else(|| values.reals("scaler_prev"));
     let mut own: Vec<(BoundSlot, Vec<T>)> = Vec::new();
@@ -150,7 +151,7 @@ fn call<T: Judged>(values: &mut Values<'_, T>, kind: OpKind, filters: Filters) -
             None => {}
         }
     }
-    // What is updated or accumulated in place starts from the value before.
+    // Values that are updated or accumulated in place start from their previous value.
     for (out, prev) in ACCUMULATED {
         let before = own.iter().find(|b| b.0.name == prev).map(|b| b.1.clone());
         if let (Some(before), Some(target)) = (before, own.iter_mut().find(|b| b.0.name == out)) {

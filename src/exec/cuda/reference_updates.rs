@@ -1,11 +1,11 @@
-//! References of operations that only GPUs join, out of the references of their parts.
+//! References of operations that are fused only on GPUs, composed of the references of their parts.
 
 use super::reference_bounds::Judged;
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::reference;
 use crate::ops::{self, Epilogue, Gemm, OpKind, Segment, Trans};
 
-/// What an operation gives by slot, from its inputs by slot; nothing where it is none of these.
+/// The results of an operation by slot, from its inputs by slot; `None` if it is not one of these operations.
 pub(super) fn reference<T: Judged>(
     kind: &OpKind,
     input: &dyn Fn(&str) -> Option<Vec<T>>,
@@ -14,7 +14,7 @@ pub(super) fn reference<T: Judged>(
     let get = |slot: &str| input(slot).unwrap_or_default();
     let (grad, [beta1, beta2, eps], decoupled) = match *kind {
         OpKind::WeightStep(ops::WeightStep { m, n, k, beta1, beta2, eps, decoupled, .. }) => {
-            let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+            let gemm = Gemm::plain(m, n, k, Trans::Tn);
             let mut bound = [("a", get("a")), ("b", get("b")), ("c", vec![nan; m * n])];
             run(OpKind::Gemm(gemm), &mut bound);
             let [.., (_, grad)] = bound;
@@ -27,6 +27,8 @@ pub(super) fn reference<T: Judged>(
             (grad, [beta1, beta2, eps], decoupled)
         }
         OpKind::DenseCe { .. } => return Some(dense_ce(kind, &get)),
+        OpKind::GemmNorm(op) => return Some(normalised(op, &get)),
+        OpKind::GemmNormBwd(op) => return Some(norm_gradient(op, &get)),
         OpKind::LossMean(ops::LossMean { rows }) => {
             let mean = |slot: &str| vec![sum_of(&get(slot)) / T::exact(rows as f64)];
             return Some(vec![("loss", mean("row_loss")), ("accuracy", mean("row_right"))]);
@@ -76,7 +78,7 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
         return Vec::new();
     };
     let (weight, len) = (get("b"), rows * classes);
-    let gemm = |m, n, k, trans, epilogue| OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue });
+    let gemm = |m, n, k, trans, epilogue| OpKind::Gemm(Gemm { epilogue, ..Gemm::plain(m, n, k, trans) });
     let forward = Epilogue { bias, ..Epilogue::default() };
     let mut bound = [("a", get("a")), ("b", weight.clone()), ("bias", get("bias")), ("c", vec![nan; len])];
     run(gemm(rows, classes, features, Trans::Nn, forward), &mut bound);
@@ -105,6 +107,49 @@ fn dense_ce<T: Judged>(kind: &OpKind, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'st
     vec![("dlogits", dlogits), ("row_loss", row_loss), ("row_right", right), ("dx", dx)]
 }
 
+/// A product and the normalisation of its rows, one after the other.
+fn normalised<T: Judged>(op: ops::GemmNorm, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'static str, Vec<T>)> {
+    let ops::GemmNorm { m, n, k, trans, accumulate, bias, eps, rms } = op;
+    let (nan, epilogue) = (T::exact(f64::NAN), Epilogue { bias, ..Epilogue::default() });
+    let before = if accumulate { get("c_prev") } else { vec![nan; m * n] };
+    let mut bound = [("a", get("a")), ("b", get("b")), ("bias", get("bias")), ("c", before)];
+    run(OpKind::Gemm(Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) }), &mut bound);
+    let [.., (_, c)] = bound;
+    let mut bound = [
+        ("x", c.clone()),
+        ("gamma", get("gamma")),
+        ("beta", get("beta")),
+        ("y", vec![nan; m * n]),
+        ("mean", if rms { Vec::new() } else { vec![nan; m] }),
+        ("rstd", vec![nan; m]),
+    ];
+    run(OpKind::LayerNorm(ops::LayerNorm { rows: m, cols: n, eps, rms }), &mut bound);
+    let [.., y, mean, rstd] = bound;
+    [("c", c), y, mean, rstd].into_iter().filter(|(_, values)| !values.is_empty()).collect()
+}
+
+/// A product and the gradient of the normalisation in front of it, one after the other.
+fn norm_gradient<T: Judged>(op: ops::GemmNormBwd, get: &dyn Fn(&str) -> Vec<T>) -> Vec<(&'static str, Vec<T>)> {
+    let ops::GemmNormBwd { m, n, k, trans, rms } = op;
+    let nan = T::exact(f64::NAN);
+    let mut bound = [("a", get("a")), ("b", get("b")), ("c", vec![nan; m * n])];
+    run(OpKind::Gemm(Gemm::plain(m, n, k, trans)), &mut bound);
+    let [.., (_, c)] = bound;
+    let mut bound = [
+        ("dy", c.clone()),
+        ("x", get("x")),
+        ("gamma", get("gamma")),
+        ("mean", get("mean")),
+        ("rstd", get("rstd")),
+        ("dx", vec![nan; m * n]),
+    ];
+    let part = ops::GradientPart::Input;
+    run(OpKind::LayerNormBwd(ops::LayerNormBwd { rows: m, cols: n, accumulate: false, rms, part }), &mut bound);
+    let [.., (_, mut dx)] = bound;
+    dx.iter_mut().zip(get("residual")).for_each(|(own, around)| *own = *own + around);
+    vec![("c", c), ("dx", dx)]
+}
+
 /// The largest change and the norm of all pairs; NaN where one is.
 pub(super) fn totals<T: Judged>(parts: &[T]) -> [T; 2] {
     let larger = |most: T, v: &T| if most.f64().is_nan() { most } else { most.larger(*v) };
@@ -126,7 +171,7 @@ fn run<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)]) {
     run_with(kind, bound, &[]);
 }
 
-/// As [`run`], with class labels.
+/// Like [`run`], with class labels.
 fn run_with<T: Judged>(kind: OpKind, bound: &mut [(&str, Vec<T>)], labels: &[i32]) {
     let mut call = Call {
         run: reference::resolve::<T>().run,
@@ -159,7 +204,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn a_step_on_a_gradient_is_the_gradient_and_then_the_step() {
+    fn a_fused_update_equals_the_gradient_followed_by_the_update() {
         let (m, n, k) = (3, 2, 4);
         let [beta1, beta2, eps] = [0.9, 0.999, 1e-8].map(Scalar::new);
         let kind =

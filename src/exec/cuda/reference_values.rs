@@ -1,5 +1,5 @@
-//! The values of one operation on the host, on which plain loops run: drawn at random, and brought to the device and
-//! back in its own types.
+//! The values of one operation on the host, on which plain loops run: drawn at random, and copied to the device and
+//! back in its types.
 
 use super::reference_bounds::Judged;
 use crate::lower::{LValueId, Op, Program};
@@ -34,9 +34,9 @@ pub(super) struct Values<'a, T> {
 }
 
 impl<'a, T: Judged> Values<'a, T> {
-    /// Outputs are poisoned, and inputs drawn. What is beside an output in the memory of a flat vector must stay as it
-    /// is: zeros, or, beside the segments of an update, numbers from `padding`, which change where an update takes them
-    /// too.
+    /// Outputs are poisoned, and inputs drawn. Values beside an output in a flat vector must not change: they are
+    /// zeros, or, beside the segments of an update, numbers from `padding`, which would change if an update wrote to
+    /// them too.
     pub(super) fn drawn(op: &'a Op, program: &'a Program, rng: &mut Rng, padding: &mut Rng) -> Self {
         let is_update = op.kind.flat_update().is_some();
         let slots = op.kind.slots().iter().zip(&op.args).enumerate();
@@ -94,7 +94,7 @@ impl<'a, T: Judged> Values<'a, T> {
         }
     }
 
-    /// The narrow copy of a bias is a copy.
+    /// The narrow copy of a bias is a plain copy.
     fn copy_bias(&mut self) {
         let (Some(bias), Some(narrow)) = (self.slot("bias"), self.slot("bias_half")) else { return };
         let len = self.program.value(bias.id).shape.len();
@@ -112,7 +112,7 @@ impl<'a, T: Judged> Values<'a, T> {
         }
     }
 
-    /// The slot of that name, where it is bound.
+    /// The slot with this name, if it is bound.
     pub(super) fn slot(&self, name: &str) -> Option<BoundSlot> {
         self.slots.iter().find(|slot| slot.name == name).copied()
     }
@@ -143,7 +143,7 @@ impl<'a, T: Judged> Values<'a, T> {
         }
     }
 
-    /// As [`Self::put`], for the stretches alone that the operation writes.
+    /// Like [`Self::put`], only for the ranges that the operation writes.
     pub(super) fn put_parts(&mut self, name: &str, values: &[T]) {
         let Some(slot) = self.slot(name) else { return };
         let (root, start) = self.program.root(slot.id);
@@ -193,7 +193,7 @@ fn draw(kind: &OpKind, slot: &str, rng: &mut Rng) -> f64 {
         (_, "parts" | "probs" | "corr" | "grad_norm_seg" | "update_max_seg" | "row_loss") => rng.range(0.1, 1.2),
         (_, "hyper") => rng.range(1e-3, 1e-2),
         (_, "gamma") => rng.range(0.5, 1.5),
-        // What a step is off by grows from position to position where the weight is large.
+        // If the weight is large, the error of a step grows from position to position.
         (
             OpKind::Recurrence(ops::Recurrence { geometry: g })
             | OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry: g }),
@@ -234,8 +234,8 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
     }
 }
 
-/// The stretches of a value that an operation touches: the segments for an update, which leaves the padding between
-/// them alone.
+/// The ranges of a value that an operation accesses: the segments for an update, which does not change the padding
+/// between them.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
     match kind.flat_update() {
         Some(update) if len == update.len && slot != "grad_norm_seg" && slot != "update_max" => {

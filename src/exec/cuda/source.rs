@@ -8,11 +8,11 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::OnceLock;
 
-/// What every source begins with: the slots of the operations, then what the kernels share.
+/// The start of every source: the slots of the operations, then the code that the kernels share.
 const SLOTS: &str = include_str!("../../../kernels/slots.cuh");
 const PRELUDE: &str = include_str!("../../../kernels/prelude.cuh");
 
-// Each text is in the program once: a literal in a function may be there for each of its uses.
+// Each text is in the program only once: a literal in a function might be duplicated for each of its uses.
 static GEMM: &str = include_str!("../../../kernels/gemm.cu");
 static CONV: &str = include_str!("../../../kernels/conv.cu");
 static NORM: &str = include_str!("../../../kernels/norm.cu");
@@ -56,7 +56,7 @@ pub fn sources() -> [(&'static str, &'static str); 15] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 
-/// A number that changes whenever a kernel's source does.
+/// A number that changes whenever a kernel's source changes.
 #[must_use]
 pub fn source_hash() -> u64 {
     sources().iter().fold(Fnv::of(PRELUDE.as_bytes()) ^ Fnv::of(SLOTS.as_bytes()).rotate_left(3), |h, (_, text)| {
@@ -64,7 +64,7 @@ pub fn source_hash() -> u64 {
     })
 }
 
-/// The text of a file as it is compiled: the slots, what the kernels share, then [`KernelFile::ALL`].
+/// The text of a file as it is compiled: the slots, the shared code, then [`KernelFile::ALL`].
 fn file_text(number: usize) -> Cow<'static, str> {
     match number {
         0 => Cow::Borrowed(SLOTS),
@@ -88,14 +88,14 @@ fn file_sums() -> &'static [(usize, u64)] {
     })
 }
 
-/// The phases that an operation has at most.
+/// The largest number of phases of an operation.
 const MAX_PHASES: usize = 3;
 
 /// What a source reports about itself: phases, threads, scratch bytes, then blocks and shared memory of each phase.
 pub(super) const META_LEN: usize = 3 + 2 * MAX_PHASES;
 
-/// What a general member reports about itself: its blocks follow from the numbers of a launch, for which a kernel works
-/// them out. That kernel is never a cluster, whatever declarations make of `__global__`.
+/// What a general member reports about itself: its blocks depend on the numbers of a launch, from which a kernel
+/// computes them. That kernel is never a cluster, even if `__global__` is redefined by declarations.
 const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = \
      {member0::Op::PHASES, member0::Op::THREADS, 0, \
      0, member0::Op::smem(0), 0, member0::Op::smem(1), 0, member0::Op::smem(2)};\n\
@@ -104,7 +104,7 @@ const GENERAL_FACTS: &str = "extern \"C\" __constant__ long long meta[9] = \
      out[3 + 2 * phase] = member0::Op::blocks_for(a, phase);\n\
      out[4 + 2 * phase] = member0::Op::smem(phase);\n}\n}\n";
 
-/// What the run-time compiler is given: one kernel, or several that share a launch.
+/// The input of the run-time compiler: one kernel, or several that share a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSource {
     members: Vec<KernelSpec>,
@@ -128,7 +128,7 @@ impl KernelSource {
         format!("{}_{phase}", self.members.iter().map(|spec| spec.template).collect::<Vec<_>>().join("_and_"))
     }
 
-    /// Whether it takes longer to compile than most: convolutions do.
+    /// Whether it takes longer to compile than most others; convolutions do.
     pub(super) fn is_slow_to_compile(&self) -> bool {
         self.members.iter().any(|spec| spec.file == KernelFile::Conv)
     }
@@ -138,7 +138,7 @@ impl KernelSource {
         self.members.iter().any(KernelSpec::is_general)
     }
 
-    /// Whether graphs launch it that do not hold it: it clears memory for libraries.
+    /// Whether graphs that do not hold it launch it: it clears memory for libraries.
     pub(super) fn stays_in_graphs(&self) -> bool {
         self.members.iter().any(|spec| spec.file == KernelFile::Clear)
     }
@@ -148,9 +148,22 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.blocks_meet)
     }
 
-    /// Whether one of its members wants the whole cache of a multiprocessor as shared memory.
+    /// Whether one of its members uses all of a multiprocessor's cache as shared memory.
     pub(super) fn prefers_shared_memory(&self) -> bool {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
+    }
+
+    /// Whether its members read everything about once or through shared memory, so that a small launch loses nothing
+    /// where the first-level cache is small. Between launches that divide the memory of a multiprocessor alike, none
+    /// has to wait until it is divided anew.
+    pub(super) fn keeps_to_shared_memory(&self) -> bool {
+        let keeps = |spec: &KernelSpec| match spec.file {
+            KernelFile::Gemm | KernelFile::Norm | KernelFile::Elementwise | KernelFile::Joined => true,
+            KernelFile::Sequence | KernelFile::Attention | KernelFile::AttentionMma => true,
+            KernelFile::Loss | KernelFile::Optimizer | KernelFile::Rates => true,
+            KernelFile::Conv | KernelFile::Pool | KernelFile::Recurrent | KernelFile::Feed | KernelFile::Clear => false,
+        };
+        self.members.iter().all(keeps)
     }
 
     /// The C++ text.
@@ -161,8 +174,8 @@ impl KernelSource {
         text
     }
 
-    /// What distinguishes it from every other source, of other versions of the program too: checksums of the files that
-    /// it begins with, and all that follows them.
+    /// The identity of the source among all sources, including those of other versions of the program: checksums of the
+    /// files at its start, and everything that follows them.
     pub(super) fn key(&self) -> String {
         let sum = |number: usize| {
             let (bytes, sum) = file_sums()[number];
@@ -173,7 +186,7 @@ impl KernelSource {
         key
     }
 
-    /// The files that it begins with, by their numbers.
+    /// The files at its start, by number.
     fn files(&self) -> impl Iterator<Item = usize> {
         let needed =
             |file: KernelFile| self.members.iter().any(|spec| spec.file == file || spec.file.base() == Some(file));
@@ -185,7 +198,8 @@ impl KernelSource {
     fn instances(&self) -> String {
         let mut text = String::new();
         for (index, spec) in self.members.iter().enumerate() {
-            // Declarations of several members must not meet, nor the types that refer to them.
+            // The declarations of several members must not have the same names, and neither may the types that refer to
+            // them.
             let (declarations, ty) = (&spec.declarations, spec.ty());
             append(&mut text, format_args!("namespace member{index} {{\n{declarations}\nusing Op = {ty};\n}}\n"));
         }
@@ -205,7 +219,7 @@ impl KernelSource {
                  if constexpr (!Begins<member0::Op>::VALUE) {start};\n\
                  member0::Op::run<{phase}>(a, blockIdx.x, smem);\n}}\n"
             );
-            // A kernel of its own may say how many blocks must fit a multiprocessor.
+            // A separate kernel may declare how many of its blocks must fit a multiprocessor.
             let bounds = "member0::Op::THREADS, MinBlocks<member0::Op>::VALUE";
             self.add_entry(text, phase, bounds, "Args a", &body);
         }
@@ -226,27 +240,42 @@ impl KernelSource {
         append(text, format_args!("struct Members {{ Args a[{}]; }};\n", self.members.len()));
         let mut body = String::from("int block = blockIdx.x;\n");
         let [mut blocks, mut smem, mut threads] = ["0"; 3].map(String::from);
-        // Two blocks must fit a multiprocessor, which leaves members registers enough, but for members that want a
-        // multiprocessor to themselves.
+        // Two blocks must fit a multiprocessor, which leaves enough registers for the members, except for members whose
+        // blocks each occupy a multiprocessor.
         let mut fit = String::from("2");
-        for (index, spec) in self.members.iter().enumerate() {
-            let start = start_of(spec, &format!("m.a[{index}]"));
+        let mut index = 0;
+        // Members of one type share their code, which is compiled once.
+        for alike in self.members.chunk_by(|a, b| a == b) {
+            let (spec, count) = (&alike[0], alike.len());
+            let (args, before) = match count {
+                1 => (format!("m.a[{index}]"), String::new()),
+                _ => (
+                    format!("m.a[{index} + which]"),
+                    format!(
+                        "const int which = block / member{index}::Op::blocks(0);\n\
+                         block -= which * member{index}::Op::blocks(0);\n"
+                    ),
+                ),
+            };
+            let all = if count == 1 { String::new() } else { format!("{count} * ") };
+            let start = start_of(spec, &args);
             append(text, format_args!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
             append(
                 &mut body,
                 format_args!(
-                    "if (block < member{index}::Op::blocks(0)) {{\n\
+                    "if (block < {all}member{index}::Op::blocks(0)) {{\n\
                      if constexpr (member{index}::Op::THREADS < THREADS) \
-                     {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n\
+                     {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n{before}\
                      if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
-                     member{index}::Op::run<0>(m.a[{index}], block, smem);\nreturn;\n}}\n\
-                     block -= member{index}::Op::blocks(0);\n"
+                     member{index}::Op::run<0>({args}, block, smem);\nreturn;\n}}\n\
+                     block -= {all}member{index}::Op::blocks(0);\n"
                 ),
             );
-            append(&mut blocks, format_args!(" + member{index}::Op::blocks(0)"));
+            append(&mut blocks, format_args!(" + {all}member{index}::Op::blocks(0)"));
             smem = format!("max_i({smem}, member{index}::Op::smem(0))");
             threads = format!("max_i({threads}, member{index}::Op::THREADS)");
             fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
+            index += count;
         }
         append(text, format_args!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
         self.add_entry(text, 0, "THREADS, BLOCKS", "Members m", &body);
@@ -272,8 +301,8 @@ impl KernelSource {
     }
 }
 
-/// How a kernel starts that does not do so itself: by looking at the flags of its launch where these may be set, which
-/// the others are spared.
+/// The start of kernels that do not call `begin` themselves: it reads the flags of the launch if these may be set;
+/// other kernels omit this.
 fn start_of(spec: &KernelSpec, args: &str) -> String {
     if spec.pdl.reads_flags { format!("begin({args})") } else { "wait_for_launch()".to_owned() }
 }

@@ -26,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The share of the free memory that a data set may take: one over this.
+/// A data set may take one part in this many of the free memory.
 const SHARE: u64 = 2;
 
 /// A compiled step with its device memory.
@@ -39,7 +39,7 @@ pub(super) struct Step {
     pub(super) half: Option<Arc<HalfParameters>>,
     pub(super) transfers: Transfers,
     trace: Option<Vec<u32>>,
-    /// How long each stage of its making took.
+    /// The time that each stage of its preparation took.
     pub(super) ready_times: ReadyTimes,
 }
 
@@ -47,7 +47,7 @@ impl Step {
     /// Compiles the kernels of a step, binds them to its memory and captures it.
     ///
     /// # Errors
-    /// Where the memory is not what the step needs, or a kernel cannot be had. A step that cannot be captured is no
+    /// If the memory is not what the step needs, or a kernel is not available. A step that cannot be captured is not an
     /// error: it runs op by op, and its recording says why.
     pub(super) fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, memory: StepMemory) -> Result<Self, ExecError> {
         let mut step = Self::bound(compiled, gpu, memory)?;
@@ -67,7 +67,7 @@ impl Step {
     pub(super) fn bound(compiled: Arc<Compiled>, gpu: Arc<Gpu>, memory: StepMemory) -> Result<Self, ExecError> {
         gpu.enter()?;
         let env = DeviceEnv::new(memory, &compiled.plan)?;
-        // From here on only addresses are asked of the environment.
+        // From here on only addresses are requested from the environment.
         let ops = BoundOps::new(compiled, gpu, env, None)?;
         let mut ready_times = ops.ready_times.clone();
         let recording = ready_times.of(ReadyStage::Launches, || Recording::new(&ops));
@@ -77,9 +77,9 @@ impl Step {
         Ok(Self { ops, recording, graphs, feed: None, half, transfers, trace: None, ready_times })
     }
 
-    /// Runs everything once on fresh memory, op by op, launch by launch and as it was captured, so that modules are
-    /// loaded and libraries have decided how they run, and clears what it left. Over a store that other steps have
-    /// used, nothing is run.
+    /// Runs everything once on fresh memory, op by op, launch by launch and as captured, so that modules are loaded and
+    /// libraries have made their decisions, and clears the results. Over a store that other steps have used, nothing is
+    /// run.
     fn warm(&mut self) -> Result<(), ExecError> {
         if self.ops.env.memory.is_new {
             self.run_ops(0, self.ops.len())?;
@@ -110,14 +110,14 @@ impl Step {
         Ok(())
     }
 
-    /// Notes that the half-precision parameters are older than their masters.
+    /// Records that the half-precision parameters are out of date.
     fn set_half_stale(&self) {
         if let Some(half) = &self.half {
             half.set_stale();
         }
     }
 
-    /// What comes in front of every run: the device is current, and the half-precision parameters are up to date.
+    /// Preparation before every run: the device becomes current, and the half-precision parameters are updated.
     pub(super) fn begin(&self) -> Result<(), ExecError> {
         self.ops.gpu.enter()?;
         if let Some(half) = &self.half {
@@ -129,8 +129,8 @@ impl Step {
     /// Replays the captured step once; returns before the device is done.
     ///
     /// # Errors
-    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
-    /// or a launch fails.
+    /// If the ledger finds that memory, graph or a live constant has changed since capture (then nothing was run), or a
+    /// launch fails.
     pub(super) fn replay(&mut self) -> Result<(), ExecError> {
         let graph = self.graphs.one().ok();
         match graph {
@@ -148,7 +148,7 @@ impl Step {
         Ok(())
     }
 
-    /// Replays `count` steps back to back, several in one launch where the graph allows.
+    /// Replays `count` steps back to back, several in one launch if the graph allows it.
     ///
     /// # Errors
     /// As [`Self::replay`].
@@ -166,10 +166,10 @@ impl Step {
         (0..left).try_for_each(|_| self.replay())
     }
 
-    /// Waits until the device has done everything.
+    /// Waits until the device has done all its work.
     ///
     /// # Errors
-    /// What went wrong on the device since the last wait.
+    /// If the device has reported an error since the last wait.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         self.ops.gpu.enter().and_then(|()| self.ops.gpu.synchronize())
     }
@@ -177,7 +177,7 @@ impl Step {
     /// Runs operations `from..to` one by one.
     ///
     /// # Errors
-    /// Where a launch fails.
+    /// If a launch fails.
     pub(super) fn run_ops(&mut self, from: usize, to: usize) -> Result<(), ExecError> {
         self.begin()?;
         for index in from..to.min(self.ops.len()) {
@@ -192,7 +192,7 @@ impl Step {
     /// Sets which values the host reads after every step.
     ///
     /// # Errors
-    /// Where memory is short.
+    /// If there is too little memory.
     pub(super) fn watch(&self, ids: &[LValueId]) -> Result<(), CudaError> {
         let plan = &self.ops.compiled.plan;
         let address = |id: &LValueId| plan.place(*id).map(|place| self.ops.env.address(plan, place));
@@ -206,7 +206,7 @@ impl Step {
     /// A value's bytes as they are in memory; waits for the device.
     ///
     /// # Errors
-    /// Where the value has no place, or the device failed.
+    /// If the value has no place, or the device failed.
     pub(super) fn bytes(&self, id: LValueId) -> Result<Vec<u8>, ExecError> {
         let (place, value) = located(&self.ops.compiled, id)?;
         let mut bytes = vec![0u8; value.bytes() as usize];
@@ -228,13 +228,13 @@ impl Step {
         Ok(self.transfers.stage(address, value.bytes() as usize, fill)?)
     }
 
-    /// Overwrites a value once: a large one takes no detour through pinned memory, which takes longer to get than to
-    /// fill.
+    /// Overwrites a value once. A large value is not copied through pinned memory, because allocating that takes longer
+    /// than filling it.
     ///
     /// # Errors
     /// As [`Self::bytes`].
     pub(super) fn write_once(&mut self, id: LValueId, bytes: &[u8]) -> Result<(), ExecError> {
-        /// What is smaller than this is staged like any other value.
+        /// Smaller values than this are staged like any other value.
         const LARGE: usize = 1 << 20;
         let (place, value) = located(&self.ops.compiled, id)?;
         if bytes.len() < LARGE || bytes.len() as u64 != value.bytes() {
@@ -245,7 +245,7 @@ impl Step {
         Ok(self.transfers.write_directly(address, bytes)?)
     }
 
-    /// Notes that the host overwrites a value.
+    /// Records that the host overwrites a value.
     fn is_changed(&self, id: LValueId) {
         let plan = &self.ops.compiled.plan;
         let key = plan.place(id).and_then(|place| plan.buffer(place.buffer).key.as_ref());
@@ -254,7 +254,7 @@ impl Step {
         }
     }
 
-    /// Starts or stops keeping the ids of executed kernels.
+    /// Starts or stops recording the ids of executed kernels.
     pub(super) fn set_trace(&mut self, on: bool) {
         self.trace = on.then(Vec::new);
     }
@@ -266,7 +266,7 @@ impl Step {
     }
 }
 
-/// The half-precision parameters of the store of a step: the first step over it looks for them.
+/// The half-precision parameters of a step's store; the first step over the store creates them.
 fn half_of(ops: &BoundOps) -> Result<Option<Arc<HalfParameters>>, ExecError> {
     let Some(block) = ops.env.memory.store.memory().as_any().downcast_ref::<DeviceBlock>() else { return Ok(None) };
     if let Some(known) = block.half.get() {
@@ -278,10 +278,10 @@ fn half_of(ops: &BoundOps) -> Result<Option<Arc<HalfParameters>>, ExecError> {
 
 /// Steps that fetch their own batches.
 impl Step {
-    /// Keeps a data set on the device. False where the step is not captured, or the device has no room.
+    /// Stores a data set on the device. Returns false if the step is not captured, or the device has no room.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn hold(&mut self, data: &DataSet<'_>) -> Result<bool, ExecError> {
         self.ops.gpu.enter()?;
         self.feed = None;
@@ -300,23 +300,23 @@ impl Step {
         Ok(true)
     }
 
-    /// The steps that the next launch makes where `left` are wanted, at most; 0 where steps do not fetch their batches
-    /// themselves.
+    /// The largest number of steps that the next launch makes if `left` are requested; 0 if steps do not fetch their
+    /// batches themselves.
     pub(super) fn launch_size(&self, left: u64) -> usize {
         self.graphs.fed_sizes().find(|steps| *steps as u64 <= left).unwrap_or(0)
     }
 
-    /// Whether another launch may be sent before the first one's records are taken.
+    /// Whether another launch may be started before the records of the first one are taken.
     pub(super) fn has_free_slot(&self) -> bool {
         self.feed.as_ref().is_some_and(|feed| feed.has_free_slot())
     }
 
-    /// Launches the steps whose batches are at `places`; `first` is the number that the step counter has before them.
-    /// Returns at once.
+    /// Launches the steps whose batches are at `places`; `first` is the value of the step counter before them. Returns
+    /// immediately.
     ///
     /// # Errors
-    /// Where the ledger finds that memory, graph or a live constant is another than at capture (nothing was run then),
-    /// or a call fails.
+    /// If the ledger finds that memory, graph or a live constant has changed since capture (then nothing was run), or a
+    /// call fails.
     pub(super) fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
         let graph = self.graphs.fed(places.len());
         match graph {
@@ -329,11 +329,10 @@ impl Step {
         Ok(feed.launch(&self.ops.gpu, graph, first, places)?)
     }
 
-    /// The records of the oldest launch in flight, in order; waits for that launch alone. Empty where none is in
-    /// flight.
+    /// The records of the oldest launch in flight, in order; waits only for that launch. Empty if none is in flight.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn completed(&mut self) -> Result<&[StepRecord], CudaError> {
         self.ops.gpu.enter()?;
         match &mut self.feed {
@@ -342,10 +341,10 @@ impl Step {
         }
     }
 
-    /// Waits for all launches and forgets their records.
+    /// Waits for all launches and discards their records.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn abandon_launches(&mut self) -> Result<(), CudaError> {
         self.synchronize()?;
         if let Some(feed) = &mut self.feed {
@@ -355,9 +354,9 @@ impl Step {
     }
 }
 
-/// What was captured.
+/// The captured graphs.
 impl Step {
-    /// The kernel launches of one of the step's graphs, as the plan has them now.
+    /// The planned kernel launches of one of the step's graphs.
     pub(super) fn planned_of(&self, role: Role) -> Vec<Planned> {
         let feeds = match (role, &self.feed) {
             (Role::Fed(steps), Some(feed)) => feed.launches(steps),
@@ -366,17 +365,17 @@ impl Step {
         planned(&self.ops, &self.recording.of(role), &feeds)
     }
 
-    /// The graphs that may be launched, in words.
+    /// The graphs that may be launched, as text.
     pub(super) fn graph_names(&self) -> Vec<String> {
         let mode = self.ops.compiled.plan.program.mode;
         self.graphs.by_role().iter().map(|(role, _)| role.name(mode)).collect()
     }
 
-    /// Reads the nodes of a graph, by its place among [`Self::graph_names`], and compares their arguments with the
-    /// plan's. Nothing is launched.
+    /// Reads the nodes of a graph, given by its index in [`Self::graph_names`], and compares their arguments with those
+    /// of the plan. Nothing is launched.
     ///
     /// # Errors
-    /// The first difference, with operation and layer, and what the driver says.
+    /// The first difference, with operation and layer, or an error of the driver.
     pub(super) fn read_graph(&self, number: usize) -> Result<GraphRead, ExecError> {
         self.ops.gpu.enter()?;
         let numbered = self.graphs.numbered(number);
@@ -388,7 +387,7 @@ impl Step {
         read(&self.ops, role, graph, &self.planned_of(role))
     }
 
-    /// Checks what a launch of the graph with this number checks. Nothing is launched.
+    /// Performs the checks that precede a launch of the graph with this number. Nothing is launched.
     ///
     /// # Errors
     /// What changed.
@@ -402,7 +401,7 @@ impl Step {
     /// Writes the captured graph in Graphviz's language, as the driver sees it.
     ///
     /// # Errors
-    /// Where there is no graph, or it cannot be written.
+    /// If there is no graph, or it cannot be written.
     pub(super) fn write_graph(&self, path: &Path) -> Result<(), CudaError> {
         self.ops.gpu.enter()?;
         match self.graphs.one() {

@@ -1,4 +1,4 @@
-//! The streams of one process: each thread works on a stream of its own.
+//! The streams of one process: each thread uses its own stream.
 
 use super::error::failed;
 use cudarc::driver::{result, sys};
@@ -21,7 +21,7 @@ struct Lease {
 /// Streams whose threads have ended.
 static SPARE: Mutex<Vec<Lease>> = Mutex::new(Vec::new());
 
-/// What this thread has leased; goes to the spare ones when it ends.
+/// The streams that this thread has leased; they become available to others when it ends.
 #[derive(Default)]
 struct Leases(Vec<Lease>);
 
@@ -35,8 +35,8 @@ thread_local! {
     static LEASES: RefCell<Leases> = RefCell::default();
 }
 
-/// The stream of this thread on a device, or `shared` where it can have none of its own. What several threads do on one
-/// device, each with steps of its own, stays apart, above all while one of them captures.
+/// The stream of this thread on a device, or `shared` if it cannot have its own. Threads that use one device, each with
+/// its own steps, do not interfere with each other, which matters most while one of them captures.
 pub(super) fn stream_of_thread(ordinal: u32, shared: sys::CUstream) -> sys::CUstream {
     let found = LEASES.try_with(|leases| {
         let mut leases = leases.borrow_mut();
@@ -49,7 +49,7 @@ pub(super) fn stream_of_thread(ordinal: u32, shared: sys::CUstream) -> sys::CUst
         };
         let made = || result::stream::create(result::stream::StreamKind::NonBlocking).map(Stream);
         let stream = spare.map_or_else(made, Ok).unwrap_or_else(|error| {
-            log::warn!("{}; this thread shares a stream", failed("cuStreamCreate", error));
+            log::warn!("{}; this thread uses a shared stream", failed("cuStreamCreate", error));
             Stream(shared)
         });
         leases.0.push(Lease { ordinal, stream });

@@ -1,4 +1,4 @@
-//! How long a step's operations take, and what a replay costs the host.
+//! Measures how long a step's operations take, and the overhead of a replay on the host.
 
 use super::arguments::DeviceEnv;
 use super::bound_call::BoundCall;
@@ -20,12 +20,12 @@ use crate::exec::store::StepMemory;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What a library does in operation `index`: algorithm, tile, workspace; nothing for custom kernels.
+/// What a library computes in operation `index`: algorithm, tile, workspace; `None` for custom kernels.
 pub(super) fn library_of(step: &Step, index: usize) -> Option<String> {
     step.ops.calls[index].iter().find_map(BoundCall::describe)
 }
 
-/// A pair of events between which the device's clock counts.
+/// A pair of events between which the device measures the time.
 struct Stopwatch<'a> {
     gpu: &'a Gpu,
     start: Event,
@@ -37,7 +37,7 @@ impl<'a> Stopwatch<'a> {
         Ok(Self { gpu, start: Event::new(true)?, end: Event::new(true)? })
     }
 
-    /// The time of what `put` puts on the stream, in microseconds.
+    /// The time of what `put` enqueues on the stream, in microseconds.
     fn time_us<E: From<CudaError>>(&self, put: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
         let stream = self.gpu.stream();
         self.start.record(stream)?;
@@ -48,8 +48,8 @@ impl<'a> Stopwatch<'a> {
     }
 }
 
-/// Times each operation by itself: `rounds` launches back to back between two events, the median of five such, in
-/// microseconds.
+/// Times each operation separately: `rounds` launches back to back between two events, the median of five such
+/// measurements, in microseconds.
 ///
 /// # Errors
 /// As [`Step::replay`].
@@ -59,7 +59,7 @@ pub(super) fn time_calls(step: &Step, rounds: usize) -> Result<Vec<f64>, ExecErr
     let watch = Stopwatch::new(gpu)?;
     let mut out = Vec::with_capacity(step.ops.len());
     for op in 0..step.ops.len() {
-        // The launches of one operation are captured, so that the host's pace does not count.
+        // The launches of one operation are captured, so that the host's speed does not matter.
         let graph = capture_repeated(&step.ops, op, rounds)?;
         let mut samples = Vec::with_capacity(5);
         for _ in 0..5 {
@@ -81,8 +81,8 @@ fn capture_repeated(ops: &BoundOps, op: usize, rounds: usize) -> Result<Captured
     })
 }
 
-/// What a replay costs the host, in microseconds a step: the ledger and the launch, with nothing queued before it. The
-/// median of `rounds` launches.
+/// The overhead of a replay on the host, in microseconds for each step: the ledger and the launch, with nothing queued
+/// before it. The median of `rounds` launches.
 ///
 /// # Errors
 /// As [`Step::replay`].
@@ -101,21 +101,21 @@ pub(super) fn time_bookkeeping(step: &mut Step, rounds: usize) -> Result<f64, Ex
     Ok(samples[samples.len() / 2])
 }
 
-/// A step of which some operations are timed, one by one, to choose among kernels: nothing is captured ahead, and the
-/// other operations do nothing.
+/// A step of which some operations are timed, one by one, to choose among kernels: nothing is captured in advance, and
+/// the other operations do nothing.
 pub struct OpTimer {
     ops: BoundOps,
     half: Option<Arc<HalfParameters>>,
 }
 
 impl OpTimer {
-    /// Takes the memory of a step and prepares the operations in `timed`.
+    /// Allocates the memory of a step and prepares the operations in `timed`.
     ///
     /// # Errors
-    /// Where memory is short, or a kernel cannot be had.
+    /// If there is too little memory, or a kernel is not available.
     pub fn new(compiled: Arc<Compiled>, gpu: Arc<Gpu>, timed: &[bool]) -> Result<Self, ExecError> {
         gpu.enter()?;
-        // A store of its own, where an evaluation would have the training step's.
+        // It has its own store, although an evaluation would use that of the training step.
         let memory = StepMemory::new(&compiled, &[], |sizes| allocate(sizes, &gpu))?;
         let env = DeviceEnv::new(memory, &compiled.plan)?;
         let ops = BoundOps::new(compiled, gpu, env, Some(timed))?;
@@ -129,11 +129,11 @@ impl OpTimer {
         self.ops.stood_in(index)
     }
 
-    /// The time of one operation by itself in microseconds, roughly: what is slower than `give_up_us` is not timed
-    /// again.
+    /// An estimate of the time of one operation, timed separately, in microseconds: operations slower than `give_up_us`
+    /// are not timed again.
     ///
     /// # Errors
-    /// Where a launch fails.
+    /// If a launch fails.
     pub fn time_op(&self, op: usize, give_up_us: f64) -> Result<f64, ExecError> {
         let gpu = &self.ops.gpu;
         gpu.enter()?;
@@ -147,7 +147,7 @@ impl OpTimer {
         if once > give_up_us + 20.0 {
             return Ok(once);
         }
-        // Long operations show enough in a few launches.
+        // For long operations a few launches are enough.
         let launches = ((400.0 / once.max(1.0)) as usize).clamp(3, 12);
         let graph = capture_repeated(&self.ops, op, launches)?;
         let mut best = f64::INFINITY;

@@ -13,11 +13,11 @@ struct Mirror {
     /// The address of the first byte.
     address: u64,
     memory: Pinned,
-    /// The revision of the store that it was fetched of; nothing before that.
+    /// The revision of the store at the time of the copy; `None` before the first copy.
     of: Option<u64>,
 }
 
-/// Where the host prepares a value while the device may still be copying the one before.
+/// Memory in which the host prepares a value while the device may still be copying the previous one.
 struct Stage {
     memory: Pinned,
     copied: Event,
@@ -39,7 +39,7 @@ impl Transfers {
     /// Copies bytes from the device; waits for everything before.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn read(&self, address: u64, out: &mut [u8]) -> Result<(), CudaError> {
         self.gpu.enter()?;
         // SAFETY: the caller asks for bytes inside the arena, and the copy is waited for.
@@ -51,14 +51,14 @@ impl Transfers {
     /// Copies bytes to the device without staging them, and waits for the copy.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn write_directly(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
         self.gpu.enter()?;
         self.copy_in(address, bytes)?;
         self.gpu.synchronize()
     }
 
-    /// Puts a copy of bytes to the device on the stream.
+    /// Enqueues a copy of bytes to the device on the stream.
     fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), CudaError> {
         // SAFETY: the target is inside the arena and has this size; callers keep the source until the copy is done.
         unsafe { result::memcpy_htod_async(address, bytes, self.gpu.stream()) }
@@ -68,7 +68,7 @@ impl Transfers {
     /// Lets `fill` prepare `len` bytes in pinned memory and copies them to the device without waiting.
     ///
     /// # Errors
-    /// Where memory is short, or a call fails.
+    /// If there is too little memory, or a call fails.
     pub(super) fn stage(&self, address: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), CudaError> {
         self.gpu.enter()?;
         let mut stages = self.stages.borrow_mut();
@@ -85,7 +85,7 @@ impl Transfers {
             }
         };
         fill(stage.memory.bytes_mut());
-        // The source stays untouched until the event behind the copy was waited for.
+        // The source is not changed until the event after the copy has been waited for.
         self.copy_in(address, stage.memory.bytes())?;
         stage.copied.record(self.gpu.stream())?;
         queue.push_back(stage);
@@ -96,9 +96,9 @@ impl Transfers {
     /// fetches them all.
     ///
     /// # Errors
-    /// Where memory is short.
+    /// If there is too little memory.
     pub(super) fn watch(&self, from: u64, to: u64) -> Result<(), CudaError> {
-        /// More than this is not fetched at once.
+        /// Larger ranges are not fetched at once.
         const MAX_BYTES: u64 = 64 << 10;
         if from < to && to - from <= MAX_BYTES {
             let memory = Pinned::new((to - from) as usize)?;
@@ -107,11 +107,11 @@ impl Transfers {
         Ok(())
     }
 
-    /// Bytes at an address, from the copy of watched values, which is fetched anew where the store has another
-    /// `revision` than it; false where they are not all in it.
+    /// Reads bytes at an address from the copy of watched values, which is fetched again if the store has another
+    /// `revision`; returns false if the copy does not contain all of them.
     ///
     /// # Errors
-    /// What went wrong on the device.
+    /// If the device fails.
     pub(super) fn fetched(&self, address: u64, revision: u64, out: &mut [u8]) -> Result<bool, CudaError> {
         let mut mirror = self.mirror.borrow_mut();
         let Some(mirror) = mirror.as_mut() else { return Ok(false) };

@@ -62,12 +62,12 @@ pub(super) struct Params {
 }
 
 impl Params {
-    /// Those of a layer with one product.
+    /// The parameters of a layer with one product.
     const OF_LAYER: Self =
         Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"], still: None };
 }
 
-/// A product of the rows of `x` with `out` outputs and this name; one of several in a layer.
+/// A product of the rows of `x` with `out` outputs and this name, in a layer with several products.
 pub(super) fn projection(b: &mut Builder<'_>, at: &At<'_>, x: ValueId, params: Params, y: (&str, Shape)) -> ValueId {
     let saved = b.save(x);
     let w = b.param_value(at.layer, params.weight);

@@ -1,4 +1,4 @@
-//! `attention`: a product that makes queries, keys and values, the attention of every head, and a product that mixes
+//! `attention`: a product that computes queries, keys and values, the attention of every head, and a product that mixes
 //! the heads.
 
 use super::affine::{Params, projection};
@@ -29,8 +29,8 @@ impl Forward for Attention {
         let node = nodes::Attention { heads, kv_heads, causal, rotary, dropout, stream };
         let keys = width / heads * kv_heads;
         let packed = Shape::from([batch, positions, width + 2 * keys]);
-        // An offset of all keys adds the same to every score of a query, which the softmax does not see; rotated by
-        // their positions, keys have other offsets each.
+        // An offset of all keys adds the same number to every score of a query, which does not change the softmax. With
+        // rotary embedding, the rotated offset differs from key to key.
         let still = (!rotary).then_some([width, width + keys]);
         let qkv = projection(b, at, at.x, Params { still, ..IN }, ("qkv", packed));
         let (qkv_saved, y) = (b.save(qkv), b.real("heads", at.out.clone()));

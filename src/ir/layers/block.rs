@@ -1,4 +1,4 @@
-//! `residual` and `repeat`: blocks of layers; and the blocks that a path of the network has no more.
+//! `residual` and `repeat`: blocks of layers; and the blocks that do not exist in the model of a path.
 
 use crate::ir::Mode;
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward, Tape};
@@ -10,11 +10,12 @@ impl Forward for Residual {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
         let input_grad = b.trained_before;
         let (inside, inner) = b.apart(|b| (at.inside)(b, at.layer, 0, at.x));
-        // Stochastic depth: what is run in a share of the steps counts for all of them.
+        // Stochastic depth: the result of layers that run in a share of the steps is divided by that share.
         let factor = (b.mode == Mode::Train && self.keep < 1.0).then(|| 1.0 / self.keep);
         let inner = factor.map_or(inner, |factor| scaled(b, "scaled", inner, factor));
         let y = b.real("y", at.out.clone());
-        // The inner value is first: an addition in place overwrites it and leaves the input to its other readers.
+        // The inner value is the first operand: an addition in place overwrites it and leaves the input for its other
+        // readers.
         b.node(nodes::Add {}, vec![inner, at.x], vec![y]);
         b.record(Around { inside, input_grad, factor });
         y
@@ -29,12 +30,12 @@ fn scaled(b: &mut Builder<'_>, name: &str, x: ValueId, factor: f64) -> ValueId {
     y
 }
 
-/// The gradient goes through the layers inside, and around them.
+/// The gradient passes through the layers inside, and around them.
 struct Around {
     inside: Tape,
     /// Whether the block's input needs a gradient.
     input_grad: bool,
-    /// What the output of the layers inside was multiplied by, where it was.
+    /// The factor of the output of the layers inside, if there is one.
     factor: Option<f64>,
 }
 
@@ -45,7 +46,7 @@ impl Derivative for Around {
         if !self.input_grad {
             return None;
         }
-        // Layers inside that all take inputs of the network by name leave the gradient that goes around them.
+        // If all layers inside take inputs of the network by name, only the gradient around them remains.
         let Some(inner) = inner else { return Some(at.dy) };
         let shape = b.shape(inner);
         let sum = b.real("gA", shape);

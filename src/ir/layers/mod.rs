@@ -1,4 +1,4 @@
-//! What each layer becomes in the graph: its forward pass and its derivative, side by side.
+//! The forward pass and the derivative of each layer, side by side.
 
 mod activation;
 mod affine;
@@ -18,7 +18,7 @@ use super::value::ValueId;
 use crate::model::layers::each_layer;
 use crate::model::{Layer, LayerId};
 
-/// Adds the forward pass of a layer, with the layers inside of it, and gives its output.
+/// Adds the forward pass of a layer, including the layers inside it, and returns its output.
 pub(super) fn forward(b: &mut Builder<'_>, id: LayerId, x: ValueId) -> ValueId {
     let model = b.model;
     let layer = model.layer(id);

@@ -50,7 +50,7 @@ impl Forward for RmsNorm {
     }
 }
 
-/// Normalises rows as `node` says; `kind` is the node of the derivative.
+/// Normalises rows with `node`; `kind` is the node of the derivative.
 fn normalised_rows(b: &mut Builder<'_>, at: &At<'_>, node: nodes::LayerNorm, kind: fn(bool) -> NodeKind) -> ValueId {
     let (inputs, y) = begin(b, at);
     let x = b.save(at.x);
@@ -63,7 +63,7 @@ fn normalised_rows(b: &mut Builder<'_>, at: &At<'_>, node: nodes::LayerNorm, kin
     y
 }
 
-/// The inputs of a normalisation, with those of its parameters that it has, and its output.
+/// The inputs of a normalisation, including its parameters, and its output.
 fn begin(b: &mut Builder<'_>, at: &At<'_>) -> (Vec<ValueId>, ValueId) {
     let kinds = [ParamKind::Gamma, ParamKind::Beta, ParamKind::RunningMean, ParamKind::RunningVar];
     let params = kinds.iter().filter_map(|&kind| b.param_value(at.layer, kind));
@@ -73,10 +73,10 @@ fn begin(b: &mut Builder<'_>, at: &At<'_>) -> (Vec<ValueId>, ValueId) {
 
 struct Normalised {
     x: ValueId,
-    /// There is none where values are not centred.
+    /// There is no mean if values are not centred.
     mean: Option<ValueId>,
     rstd: ValueId,
-    /// The node of the derivative, which adds to gradients that are there already where that is true.
+    /// The node of the derivative; the argument says whether it adds to existing gradients.
     kind: fn(bool) -> NodeKind,
 }
 

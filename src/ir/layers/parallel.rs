@@ -1,4 +1,4 @@
-//! `parallel`: branches beside each other, and their outputs joined.
+//! `parallel`: parallel branches whose outputs are combined.
 
 use crate::ir::builder::{At, Backward, Builder, Derivative, Forward, Tape};
 use crate::ir::nodes::{self, MOST_JOINED};
@@ -11,7 +11,7 @@ impl Forward for Parallel {
         let mut branches = Vec::with_capacity(self.branches.len());
         for number in 0..self.branches.len() {
             let named = self.branches[number].input.as_deref().and_then(|name| b.input(name));
-            // No parameter is before an input of the network.
+            // No parameter comes before an input of the network.
             b.trained_before = named.is_none() && before;
             let takes_gradient = b.trained_before;
             let (tape, y) = b.apart(|b| (at.inside)(b, at.layer, number, named.unwrap_or(at.x)));
@@ -25,13 +25,13 @@ impl Forward for Parallel {
     }
 }
 
-/// What the derivative needs of a branch.
+/// What the derivative needs for a branch.
 struct Part {
     tape: Tape,
     y: ValueId,
-    /// Whether its input is the block's and needs a gradient.
+    /// Whether its input is the block's input and needs a gradient.
     takes_gradient: bool,
-    /// Whether a parameter is in it or before it, so that its output needs a gradient.
+    /// Whether there is a parameter in it or before it, so that its output needs a gradient.
     is_trained: bool,
 }
 
@@ -51,7 +51,7 @@ fn joined(join: JoinKind, b: &mut Builder<'_>, at: &At<'_>, branches: &[Part]) -
         sum = b.real(&name, at.out.clone());
         match join {
             JoinKind::Multiply => {
-                // The gradient of a factor is the other one times that of the product.
+                // The gradient of a factor is that of the product times the other factor.
                 let needed = [branches[..number].iter().any(|branch| branch.is_trained), branches[number].is_trained];
                 let saved = [(factors[0], needed[1]), (factors[1], needed[0])];
                 products.push(saved.map(|(factor, needed)| if needed { b.save(factor) } else { factor }));
@@ -63,7 +63,7 @@ fn joined(join: JoinKind, b: &mut Builder<'_>, at: &At<'_>, branches: &[Part]) -
     (sum, products)
 }
 
-/// Puts values one behind the other until one is left.
+/// Concatenates values until one is left.
 fn concat(b: &mut Builder<'_>, at: &At<'_>, values: &mut Vec<ValueId>) {
     let axis = nodes::joined_axis(at.out.rank());
     while values.len() > 1 {
@@ -76,13 +76,13 @@ fn concat(b: &mut Builder<'_>, at: &At<'_>, values: &mut Vec<ValueId>) {
     }
 }
 
-/// The gradient goes to each branch, and those of branches on the same value add.
+/// The gradient of the sum passes to each branch, and the gradients of branches with the same input are added.
 struct Joined {
     join: JoinKind,
-    /// Along which outputs are one behind the other.
+    /// The axis along which outputs are concatenated.
     axis: usize,
     branches: Vec<Part>,
-    /// The factors of each multiplication: what the branches before gave together, and what the next one gave.
+    /// The factors of each multiplication: the product of the preceding branches, and the output of the next one.
     products: Vec<[ValueId; 2]>,
 }
 
@@ -132,7 +132,7 @@ impl Joined {
         part
     }
 
-    /// The gradients of a branch's factor and of what the branches before it gave together, where they are needed.
+    /// The gradients of a branch's factor and of the product of the preceding branches, if they are needed.
     fn factors(&self, b: &mut Builder<'_>, dy: Option<ValueId>, number: usize) -> (Option<ValueId>, Option<ValueId>) {
         let Some(dy) = dy else { return (None, None) };
         let Some([before, own]) = number.checked_sub(1).map(|at| self.products[at]) else { return (Some(dy), None) };
@@ -143,9 +143,9 @@ impl Joined {
             product
         };
         let of_own = self.branches[number].is_trained.then(|| times(before, format!("gY.{number}")));
-        let is_before = self.branches[..number].iter().any(|branch| branch.is_trained);
+        let before_is_trained = self.branches[..number].iter().any(|branch| branch.is_trained);
         let name = if number == 1 { "gY.0".to_owned() } else { format!("gY.before.{number}") };
-        let of_before = is_before.then(|| times(own, name));
+        let of_before = before_is_trained.then(|| times(own, name));
         (of_own, of_before)
     }
 }

@@ -25,7 +25,7 @@ impl Forward for Lstm {
     }
 }
 
-/// One direction after the other; the second puts the outputs side by side.
+/// One direction after the other; the second one also concatenates the outputs.
 fn recurrent(b: &mut Builder<'_>, at: &At<'_>, layer: Recurrent) -> ValueId {
     let x = b.save(at.x);
     let (mut walks, mut output) = (Vec::new(), None);
@@ -41,7 +41,7 @@ fn recurrent(b: &mut Builder<'_>, at: &At<'_>, layer: Recurrent) -> ValueId {
     output.unwrap_or(at.x)
 }
 
-/// What one direction leaves for its derivative.
+/// What one direction stores for its derivative.
 struct Walk {
     direction: Direction,
     params: &'static [ParamKind; 4],
@@ -51,12 +51,12 @@ struct Walk {
     before: ValueId,
 }
 
-/// The end of the names of a direction's values.
+/// The suffix of the names of a direction's values.
 fn suffix(direction: Direction) -> &'static str {
     if direction.reverse { "_reverse" } else { "" }
 }
 
-/// The nodes of one direction; `other` is the output of the direction before it.
+/// The nodes of one direction; `other` is the output of the other direction, if that was built before.
 fn walk(
     b: &mut Builder<'_>,
     at: &At<'_>,
@@ -93,7 +93,7 @@ struct Walks {
     walks: Vec<Walk>,
 }
 
-/// The gradients of the directions add up where they meet, at the input.
+/// The gradients of the directions are added at the input.
 impl Derivative for Walks {
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>) -> Option<ValueId> {
         let shape = b.shape(self.x);
@@ -114,7 +114,7 @@ impl Derivative for Walks {
 }
 
 impl Walk {
-    /// The backward loop, and the products of its gradients; gives the gradient of the input where one is needed.
+    /// The backward loop, and the products of its gradients; returns the gradient of the input if it is needed.
     fn backward(&self, b: &mut Builder<'_>, at: &Backward<'_>, x: ValueId) -> Option<ValueId> {
         let (direction, end) = (self.direction, suffix(self.direction));
         let [weight_ih, weight_hh, bias_ih, bias_hh] = *self.params;
@@ -140,7 +140,7 @@ impl Walk {
     }
 }
 
-/// The gradients of a product's weight and bias, and of its input `x` where there is a value for it.
+/// The gradients of a product's weight and bias, and of its input `x` if there is a value for it.
 fn linear(
     b: &mut Builder<'_>,
     layer: &Layer,

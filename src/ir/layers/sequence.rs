@@ -42,7 +42,7 @@ impl Forward for Position {
                 b.record(Positioned);
                 b.trained_before = true;
             }
-            // What is added does not change, so that the gradient goes past.
+            // The added values are constant, so that the gradient passes unchanged.
             PositionKind::Sinusoidal => b.node(nodes::AddSinusoids {}, vec![at.x], vec![y]),
         }
         y

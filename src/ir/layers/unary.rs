@@ -1,4 +1,4 @@
-//! Layers of one node: derivatives that need nothing but the gradient of the output, or one saved value besides.
+//! Layers of one node: derivatives that need only the gradient of the output, or one saved value in addition.
 
 use crate::ir::builder::{At, Backward, Builder, Derivative};
 use crate::ir::nodes::NodeKind;

@@ -4,7 +4,7 @@ use super::node_type::{NodeType, Shapes, elements, must, same};
 use super::window::{Over, Window, image_dims};
 use serde::{Deserialize, Serialize};
 
-/// `x, w, [b] -> y`; `w` is `[in, out]`, or `[out, in]` where it is the table of an embedding.
+/// `x, w, [b] -> y`; `w` is `[in, out]`, or `[out, in]` if it is the table of an embedding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Linear {
     pub bias: bool,
@@ -20,8 +20,8 @@ pub struct Conv2d {
     pub bias: bool,
 }
 
-/// `dy, x, w, [dw], [db] -> dw, [db], [dx]`; gradients among the inputs are added to. That of a table may be there
-/// before the first of the bias, which is the layer's own.
+/// `dy, x, w, [dw], [db] -> dw, [db], [dx]`; gradients among the inputs are added to. That of a shared table may exist
+/// before the first one of the bias, which belongs to this layer only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinearBwd {
     pub bias: bool,
@@ -30,8 +30,8 @@ pub struct LinearBwd {
     /// As in [`Linear`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tied: bool,
-    /// Outputs, from the first up to the second, that change nothing by an offset that all positions share: the
-    /// gradient of their bias is zero.
+    /// Outputs, from the first up to the second, whose effect does not change by an offset that all positions share, so
+    /// that the gradient of their bias is zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub still: Option<[usize; 2]>,
 }
@@ -105,7 +105,7 @@ impl NodeType for Conv2dBwd {
     }
 }
 
-/// `outputs`: the number of outputs that have a bias, where there are biases.
+/// `outputs`: the number of outputs that have a bias, if there are biases.
 fn gradients(at: &Shapes<'_>, outputs: Option<usize>, input_grad: bool) -> Result<(), String> {
     same(at.input(2), at.output(0))?;
     if let Some(outputs) = outputs {

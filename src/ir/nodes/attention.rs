@@ -1,9 +1,9 @@
-//! Attention of positions to positions, and its gradient.
+//! Attention between positions, and its gradient.
 
 use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
-/// `qkv, [counter] -> y, lse`; the counter where probabilities are dropped.
+/// `qkv, [counter] -> y, lse`; the counter if there is dropout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attention {
     pub heads: usize,

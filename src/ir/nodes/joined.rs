@@ -1,36 +1,36 @@
-//! Values one behind the other, parts of them, and products of each element.
+//! Concatenated values, parts of them, and elementwise products.
 
 use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
 
-/// Values that one node puts behind each other, at most.
+/// The largest number of values that one node concatenates.
 pub const MOST_JOINED: usize = 8;
 
-/// `x.. -> y`, one behind the other along an axis of the shape with the batch
+/// `x.. -> y`, concatenated along an axis of the shape with the batch
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Concat {
     pub axis: usize,
 }
 
-/// `dy -> dx`: the part of a gradient along an axis, from this place on
+/// `dy -> dx`: the part of a gradient along an axis, from this position on
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConcatBwd {
     pub axis: usize,
     pub from: usize,
 }
 
-/// `a, b -> y`, the product of each element
+/// `a, b -> y`, the elementwise product
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Multiply {}
 
-/// The axis along which values of this rank, the batch counted, are one behind the other: the channels of images, and
+/// The axis along which values of this rank, including the batch, are concatenated: the channels of images, and
 /// otherwise the last.
 #[must_use]
 pub const fn joined_axis(rank: usize) -> usize {
     if rank == 4 { 1 } else { rank.saturating_sub(1) }
 }
 
-/// Whether shapes are equal but for one axis.
+/// Whether shapes are equal except for one axis.
 fn agree(a: &[usize], b: &[usize], axis: usize) -> Result<(), String> {
     let others = |dims: &[usize]| -> Vec<usize> {
         dims.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, size)| *size).collect()

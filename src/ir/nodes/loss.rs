@@ -38,7 +38,7 @@ pub struct PointLossGrad {
     pub delta: f64,
 }
 
-/// `logits, target -> accuracy`, where targets are 0 or 1.
+/// `logits, target -> accuracy`, if targets are 0 or 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BinaryAccuracy {}
 
@@ -64,7 +64,7 @@ shape_rules! {
     };
 }
 
-/// Whether the second input has a label for each row of the first: a sample's, or those of its positions.
+/// Whether the second input has a label for each row of the first one: for each sample, or for each position.
 fn are_labels(at: &Shapes<'_>) -> bool {
     at.input(0).split_last().is_some_and(|(_, rows)| at.input(1) == rows)
 }

@@ -1,4 +1,4 @@
-//! What nodes mean: one struct a kind, with its name and the rule that its shapes must satisfy.
+//! The definitions of nodes: one struct for each kind, with its name and the rule for its shapes.
 //!
 //! A new kind is a struct that implements [`NodeType`], and its name in the list of `each_node!`; its lowering is in
 //! `lower/layers`.
@@ -33,14 +33,14 @@ pub use window::{Over, Window, image_dims};
 
 use serde::{Deserialize, Serialize};
 
-/// The list of nodes, for whatever is made for each of them.
+/// The list of nodes, for code that must be generated for each of them.
 ///
 /// `each_node!(kind, node => expression)` is the value of the expression with `node` bound to the struct that a
 /// [`NodeKind`] holds, so that a method of any trait that all of them implement can be called.
 macro_rules! each_node {
     (@all [define] $($Name:ident)*) => {
-        /// What a node means. Inputs and outputs are listed in the order that the struct says; those in brackets are
-        /// there where its fields say so.
+        /// The operation of a node. Inputs and outputs are listed in the order in the struct's documentation; those in
+        /// brackets exist if the fields say so.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case", tag = "kind")]
         pub enum NodeKind {

@@ -1,10 +1,10 @@
-//! What a kind of node declares of itself, and the shapes that its rule is about.
+//! What a kind of node declares, and the shapes that its rule checks.
 
 use crate::ir::value::{Role, Value, ValueId};
 
-/// What the graph knows of a kind of node.
+/// The properties of a kind of node.
 pub trait NodeType {
-    /// The name in listings, where it is not the struct's.
+    /// The name in listings, if it is not the struct's name.
     fn name(&self) -> Option<&'static str> {
         None
     }
@@ -12,7 +12,7 @@ pub trait NodeType {
     /// Checks the shapes of inputs and outputs.
     ///
     /// # Errors
-    /// The rule that is broken.
+    /// The violated rule.
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String>;
 }
 
@@ -28,24 +28,24 @@ impl<'a> Shapes<'a> {
         list.get(index).map_or(&[][..], |id| &self.values[id.0 as usize].shape.0)
     }
 
-    /// The dimensions of an input; none where there is no such input.
+    /// The dimensions of an input; empty if there is no such input.
     pub(super) fn input(&self, index: usize) -> &'a [usize] {
         self.dims(self.inputs, index)
     }
 
-    /// The dimensions of an output; none where there is no such output.
+    /// The dimensions of an output; empty if there is no such output.
     pub(super) fn output(&self, index: usize) -> &'a [usize] {
         self.dims(self.outputs, index)
     }
 
-    /// How many inputs and outputs have this role.
+    /// The number of inputs and outputs with this role.
     pub(super) fn count(&self, role: Role) -> [usize; 2] {
         [self.inputs, self.outputs].map(|ids| ids.iter().filter(|id| self.values[id.0 as usize].role == role).count())
     }
 }
 
-/// `shape_rules! { Mse, MseGrad: |at| same(at.input(0), at.input(1)); }` makes kinds of nodes whose fields have no part
-/// in their rule: the same rule for all that are named together.
+/// `shape_rules! { Mse, MseGrad: |at| same(at.input(0), at.input(1)); }` implements kinds of nodes whose rule does not
+/// depend on their fields: all kinds that are listed together have the same rule.
 macro_rules! shape_rules {
     ($($($Node:ident),+: |$at:ident| $rule:expr;)+) => {
         $($(

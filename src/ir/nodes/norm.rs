@@ -26,7 +26,7 @@ pub struct BatchNormBwd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayerNorm {
     pub eps: f64,
-    /// Whether each row is divided by its root mean square: there is neither a mean nor a shift.
+    /// Whether each row is divided by its root mean square; then there is neither a mean nor a shift.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub rms: bool,
 }
@@ -78,7 +78,7 @@ fn one_value_a_channel(at: &Shapes<'_>) -> Result<(), String> {
     })
 }
 
-/// The gradients of the input and of so many parameters.
+/// The gradients of the input and of this many parameters.
 fn gradients(at: &Shapes<'_>, parameters: usize) -> Result<(), String> {
     same(at.input(0), at.output(0))?;
     same(at.input(1), at.output(0))?;

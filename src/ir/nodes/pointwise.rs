@@ -1,4 +1,4 @@
-//! Functions of each element, sums, views, and what is kept for the backward pass.
+//! Elementwise functions, sums, views, and values kept for the backward pass.
 
 use super::node_type::{elements, must, same, shape_rules};
 use crate::model::Activation as Function;
@@ -47,11 +47,11 @@ pub struct Scale {
     pub factor: f64,
 }
 
-/// `a, b -> a + b`, where a value has two readers
+/// `a, b -> a + b`, for a value with two readers
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradAdd {}
 
-/// `x -> x`: kept for the backward pass; moves nothing, lengthens the value's life.
+/// `x -> x`: kept for the backward pass; moves nothing, extends the value's live range.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Save {}
 

@@ -4,7 +4,7 @@ use super::node_type::{NodeType, Shapes, must, shape_rules};
 use super::window::{Window, image_dims};
 use serde::{Deserialize, Serialize};
 
-/// Which value of its window a pooling layer keeps.
+/// Which value of its window a pooling layer returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolKind {
@@ -13,7 +13,7 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// The name that belongs to this kind, out of those for the maximum and for the mean.
+    /// The name for this kind, given those for the maximum and for the mean.
     const fn of(self, [max, avg]: [&'static str; 2]) -> &'static str {
         match self {
             Self::Max => max,
@@ -68,7 +68,7 @@ shape_rules! {
     GlobalAvgPool, GlobalAvgPoolBwd: |at| keeps_batch_and_channels(at);
 }
 
-/// Of a global mean one side has neither rows nor columns nor positions.
+/// For a global mean, one side has neither rows nor columns nor positions.
 fn keeps_batch_and_channels(at: &Shapes<'_>) -> Result<(), String> {
     let ends = |dims: &[usize]| match image_dims(dims) {
         Some([n, c, ..]) => Some([n, c]),

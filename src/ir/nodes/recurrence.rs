@@ -32,7 +32,7 @@ pub struct RecurrenceBwd {
 }
 
 impl Direction {
-    /// The name that belongs to this kind of cell, out of those for plain cells, GRUs and LSTMs.
+    /// The name for this kind of cell, given those for plain cells, GRUs and LSTMs.
     const fn of(self, [rnn, gru, lstm]: [&'static str; 3]) -> &'static str {
         match self.cell {
             Cell::RnnTanh | Cell::RnnRelu => rnn,
@@ -47,11 +47,11 @@ impl Direction {
         self.bidirectional && self.reverse
     }
 
-    /// Checks a value of all gates, the weight, and a value that has the states of `sides` directions in its rows.
+    /// Checks a value of all gates, the weight, and a value whose rows contain the states of `sides` directions.
     fn verify(self, gates: &[usize], weight: &[usize], states: &[usize], sides: usize) -> Result<(), String> {
-        let [batch, positions, wide] = *gates else { return Err(format!("{gates:?} is no batch of sequences")) };
+        let [batch, positions, wide] = *gates else { return Err(format!("{gates:?} is not a batch of sequences")) };
         let units = wide / self.cell.gates();
-        must(*weight == [units, self.cell.gates() * units], format!("{weight:?} is no weight of {gates:?}"))?;
+        must(*weight == [units, self.cell.gates() * units], format!("{weight:?} is not a weight of {gates:?}"))?;
         let width = sides * units;
         let wanted = if self.last { vec![batch, width] } else { vec![batch, positions, width] };
         same(states, &wanted)

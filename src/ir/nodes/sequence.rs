@@ -1,4 +1,4 @@
-//! Sequences: tables by token, positions, and one position of many.
+//! Sequences: tables by token, positions, and the selection of one position.
 
 use super::node_type::{NodeType, Shapes, must, same};
 use serde::{Deserialize, Serialize};
@@ -13,8 +13,8 @@ pub struct EmbeddingBwd {
     pub accumulate: bool,
 }
 
-/// `x, weight -> x + weight`, the same for every sample; of a table with more rows than a sample has positions the
-/// first are used.
+/// `x, weight -> x + weight`, the same for every sample; if the table has more rows than a sample has positions, the
+/// first ones are used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AddPositions {}
 
@@ -48,7 +48,7 @@ impl NodeType for Embedding {
 
 impl NodeType for EmbeddingBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.inputs.len() == 2 + usize::from(self.accumulate), "a gradient is there where it is added to")?;
+        must(at.inputs.len() == 2 + usize::from(self.accumulate), "a gradient that is added to exists")?;
         table(at.input(0), at.output(0), at.input(1))
     }
 }
@@ -68,7 +68,7 @@ impl NodeType for AddPositions {
 
 impl NodeType for AddPositionsBwd {
     fn verify(&self, at: &Shapes<'_>) -> Result<(), String> {
-        must(at.inputs.len() == 1 + usize::from(self.accumulate), "a gradient is there where it is added to")?;
+        must(at.inputs.len() == 1 + usize::from(self.accumulate), "a gradient that is added to exists")?;
         has_rows(at.output(0), at.input(0))
     }
 }

@@ -1,4 +1,4 @@
-//! The end of the step: counters, the update of the parameters, and what is measured of it.
+//! The end of the step: counters, the update of the parameters, and its metrics.
 
 use super::node_type::{NodeType, Shapes, must, same, shape_rules};
 use crate::ir::value::Role;
@@ -15,8 +15,8 @@ pub struct BiasCorr {
     pub betas: [f64; 2],
 }
 
-/// `grads.. -> grad_norm_seg`: the norm of the gradient of each parameter, which is the sum of those of so many batches
-/// and counts as their mean.
+/// `grads.. -> grad_norm_seg`: the norm of the gradient of each parameter, divided by the number of batches that the
+/// gradient sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GradNorms {
     #[serde(default = "one", skip_serializing_if = "is_one")]
@@ -32,8 +32,8 @@ const fn is_one(count: &usize) -> bool {
     *count == 1
 }
 
-/// `hyper, counter, [steps], [grad_norm_seg] -> rates`: the rate of the step by its schedule, the decay, and, where
-/// `clip_norm` is not zero or gradients are the sum of several batches, what they are multiplied by.
+/// `hyper, counter, [steps], [grad_norm_seg] -> rates`: the rate of the step from its schedule, the decay, and, if
+/// `clip_norm` is not zero or gradients are the sum of several batches, their factor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UpdateRates {
     pub schedule: ScheduleKind,
@@ -53,13 +53,13 @@ pub struct UpdateRates {
 pub struct OptimizerStep {
     pub rule: UpdateRule,
     pub measured: bool,
-    /// Whether `hyper` has a third value that gradients are multiplied by. Their norms are then measured before.
+    /// Whether `hyper` has a third value that gradients are multiplied by. Then their norms are computed before.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub clipped: bool,
-    /// The trained parameters, by number, that do not decay.
+    /// The trained parameters, by number, that have no weight decay.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exempt: Vec<usize>,
-    /// How many parameters each group has, where there are several.
+    /// The number of parameters of each group, if there are several groups.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<usize>,
 }

@@ -17,7 +17,7 @@ impl Lower for nodes::Linear {
         let (m, k) = l.matrix(x);
         let w = l.lowered(node.inputs[1]);
         let trans = if tied { Trans::Nt } else { Trans::Nn };
-        let kind = OpKind::Gemm(Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() });
+        let kind = OpKind::Gemm(Gemm::plain(m, n, k, trans));
         let y = if bias {
             l.partial(node.outputs[0], Layout::Plain, "xW")
         } else {
@@ -38,14 +38,12 @@ impl Lower for nodes::LinearBwd {
         let (x, n) = factors(l, x, w, tied);
         let (rows, k) = l.matrix(x);
         let w = l.lowered(w);
-        // What there is already: first the gradient of the weight, then that of the bias.
+        // Existing gradients: first that of the weight, then that of the bias.
         let mut before = node.inputs[3..].iter().map(|id| l.lowered(*id));
         let w_prev = if accumulate { before.next() } else { None };
         let b_prev = before.next();
         let dw = l.gradient(node.outputs[0]);
-        let gemm = |m, n, k, trans, accumulate| {
-            OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue: Epilogue::default() })
-        };
+        let gemm = |m, n, k, trans, accumulate| OpKind::Gemm(Gemm { accumulate, ..Gemm::plain(m, n, k, trans) });
         let (first, second, of_weight) = match tied {
             false => (x, dy, gemm(k, n, rows, Trans::Tn, accumulate)),
             true => (dy, x, gemm(n, k, rows, Trans::Tn, accumulate)),
@@ -65,8 +63,8 @@ impl Lower for nodes::LinearBwd {
     }
 }
 
-/// The input of a dense layer in the order that its weight asks for, and the number of its outputs. The table of an
-/// embedding is stored as it is.
+/// The input of a dense layer in the order that its weight requires, and the number of its outputs. The table of an
+/// embedding is stored in logical order.
 fn factors(l: &mut Lowerer<'_>, x: LValueId, weight: ValueId, tied: bool) -> (LValueId, usize) {
     let dims = &l.graph.value(weight).shape.0;
     let (inputs, outputs) = (dims[0], dims[1]);
@@ -139,7 +137,7 @@ fn conv_geometry(x: [usize; 4], y: [usize; 4], window: Window, groups: usize) ->
 fn bias_add(l: &mut Lowerer<'_>, node: &Node, before: LValueId, rows: usize, cols: usize) {
     let layout = l.lv(before).layout;
     let out = l.lower_value(node.outputs[0], layout);
-    // The value before the bias keeps the name of the sum, which is what the user looks for.
+    // The value before the bias keeps the name of the sum, which is the name that the user knows.
     let b = l.lowered(node.inputs[2]);
     l.emit(OpKind::BiasAdd(ops::BiasAdd { rows, cols }), &[("x", Some(before)), ("bias", Some(b)), ("y", Some(out))]);
 }

@@ -1,4 +1,4 @@
-//! Attention of positions to positions, and its gradient.
+//! Attention between positions, and its gradient.
 
 use super::Lower;
 use crate::ir::{Node, ValueId, nodes};
@@ -36,7 +36,7 @@ impl Lower for nodes::AttentionBwd {
 }
 
 impl nodes::Attention {
-    /// The dimensions, by the shape of the output.
+    /// The dimensions, from the shape of the output.
     fn geometry(&self, l: &Lowerer<'_>, y: ValueId) -> AttentionGeometry {
         let [batch, positions, width] = l.graph.value(y).shape.0[..] else {
             unreachable!("the graph's verifier lets only positions through")

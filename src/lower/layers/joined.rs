@@ -1,4 +1,4 @@
-//! Values one behind the other, parts of them, and products of each element.
+//! Concatenated values, parts of them, and elementwise products.
 
 use super::Lower;
 use super::pointwise::pairwise;
@@ -8,12 +8,12 @@ use crate::lower::program::{LValueId, Layout};
 use crate::ops;
 use crate::ops::OpKind;
 
-/// A value in the layout in which its rows are joined: of an image those of its pixels, with the channels last.
+/// A value in the layout in which its rows are concatenated: for an image, its pixels with the channels last.
 fn rows(l: &mut Lowerer<'_>, id: LValueId) -> LValueId {
     if l.lv(id).shape.rank() == 4 { l.image(id) } else { l.arranged(id, Layout::Plain) }
 }
 
-/// That layout of a value of the graph.
+/// A value of the graph in that layout.
 fn layout(l: &Lowerer<'_>, id: ValueId) -> Layout {
     match l.graph.value(id).shape.0[..] {
         [_, c, h, w] => Layout::image(c, h, w),
@@ -28,7 +28,7 @@ fn measures(l: &Lowerer<'_>, id: ValueId, axis: usize) -> (usize, usize) {
     (shape.len() / width.max(1), width)
 }
 
-// What a node may join, one operation can.
+// Every concatenation that a node allows is possible in one operation.
 const _: () = assert!(nodes::MOST_JOINED == ops::Concat::MOST);
 
 impl Lower for nodes::Concat {

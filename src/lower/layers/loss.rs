@@ -9,9 +9,9 @@ use crate::ops::OpKind;
 use crate::ops::Scalar;
 use crate::tensor::Shape;
 
-/// What every node of the loss has.
+/// The common arguments of every node of the loss.
 struct Part {
-    /// The output of the network, or what was made of it.
+    /// The output of the network, or a value computed from it.
     a: LValueId,
     target: LValueId,
     /// The node's first output.

@@ -1,4 +1,4 @@
-//! What each node becomes: the operations of layers, of the loss and of the update.
+//! Lowers each node: to the operations of layers, of the loss and of the update.
 
 mod affine;
 mod attention;
@@ -16,7 +16,7 @@ use crate::ir::{Node, each_node};
 
 /// The lowering of one kind of node.
 trait Lower {
-    /// Adds the operations of `node`, whose kind this is, and maps its outputs.
+    /// Adds the operations of `node`, which is of this kind, and maps its outputs.
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node);
 }
 

@@ -21,7 +21,7 @@ fn norm_input(l: &mut Lowerer<'_>, x: LValueId, gamma: ValueId, batch: bool) -> 
     }
 }
 
-/// What both kinds of batch normalisation begin with.
+/// The common start of both kinds of batch normalisation.
 struct Batch {
     x: LValueId,
     rows: usize,
@@ -120,12 +120,13 @@ impl Lower for nodes::BatchNormBwd {
 impl Lower for nodes::LayerNormBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let Self { accumulate, rms } = *self;
-        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms });
+        let part = ops::GradientPart::All;
+        let kind = |rows, cols| OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms, part });
         gradients(l, node, false, if rms { &UNCENTRED_GRADIENTS } else { &GRADIENTS }, kind);
     }
 }
 
-/// The slots of a derivative behind `dy` and `x`, in the order of the node's inputs and outputs.
+/// The slots of a derivative after `dy` and `x`, in the order of the node's inputs and outputs.
 struct Slots {
     inputs: &'static [&'static str],
     /// The first is the gradient of the input, the others are those of parameters.
@@ -134,10 +135,10 @@ struct Slots {
 
 const GRADIENTS: Slots =
     Slots { inputs: &["gamma", "mean", "rstd", "dgamma_prev", "dbeta_prev"], outputs: &["dx", "dgamma", "dbeta"] };
-/// The same where values have neither a mean nor a shift.
+/// The same for values with neither a mean nor a shift.
 const UNCENTRED_GRADIENTS: Slots = Slots { inputs: &["gamma", "rstd", "dgamma_prev"], outputs: &["dx", "dgamma"] };
 
-/// The gradients of the input and the parameters; `kind` is the operation for so many rows and columns.
+/// The gradients of the input and the parameters; `kind` returns the operation for this number of rows and columns.
 fn gradients(l: &mut Lowerer<'_>, node: &Node, batch: bool, slots: &Slots, kind: impl FnOnce(usize, usize) -> OpKind) {
     let x = l.lowered(node.inputs[1]);
     let (x, rows, cols) = norm_input(l, x, node.inputs[2], batch);
@@ -145,7 +146,7 @@ fn gradients(l: &mut Lowerer<'_>, node: &Node, batch: bool, slots: &Slots, kind:
     let dy = l.lowered(node.inputs[0]);
     let dy = l.arranged(dy, layout);
     let mut bound = vec![("dy", Some(dy)), ("x", Some(x))];
-    // Values to add to come last, and are there where gradients accumulate.
+    // Values to add to come last, and exist if gradients accumulate.
     let inputs = slots.inputs.iter().zip(&node.inputs[2..]);
     bound.extend(inputs.map(|(&slot, &v)| (slot, Some(l.lowered(v)))));
     for (i, (&slot, &v)) in slots.outputs.iter().zip(&node.outputs).enumerate() {

@@ -1,4 +1,4 @@
-//! Functions of each element, sums, views, and what is kept for the backward pass.
+//! Elementwise functions, sums, views, and values kept for the backward pass.
 
 use super::Lower;
 use crate::ir::{Node, nodes};
@@ -65,7 +65,7 @@ impl Lower for nodes::FlattenBwd {
     }
 }
 
-/// The output is the input's memory, seen with another shape.
+/// The output is the input's memory with another shape.
 fn view(l: &mut Lowerer<'_>, node: &Node) {
     let x = l.lowered(node.inputs[0]);
     let y = l.updated(node.outputs[0], x);
@@ -101,7 +101,7 @@ impl Lower for nodes::Scale {
     }
 }
 
-/// An operation on two values of one shape, element by element, of so many elements.
+/// An operation on two values of one shape, element by element, with this number of elements.
 pub(super) fn pairwise(l: &mut Lowerer<'_>, node: &Node, kind: fn(usize) -> OpKind) {
     let a = l.lowered(node.inputs[0]);
     let b = l.lowered(node.inputs[1]);

@@ -34,12 +34,12 @@ impl Lower for nodes::RecurrenceBwd {
     }
 }
 
-/// The slots without the one at `optional`, where it is not there.
+/// The slots without the one at `optional`, if it is not bound.
 fn present<const N: usize>(slots: [&'static str; N], optional: usize, is_there: bool) -> Vec<&'static str> {
     slots.into_iter().enumerate().filter(|(i, _)| is_there || *i != optional).map(|(_, slot)| slot).collect()
 }
 
-/// The geometry of a loop whose value of all gates is `wide`.
+/// The geometry of a loop, where `wide` is the value of all gates.
 fn geometry(l: &Lowerer<'_>, direction: Direction, wide: ValueId) -> RecurrenceGeometry {
     let Direction { cell, reverse, bidirectional, last } = direction;
     let [batch, positions, values] = l.graph.value(wide).shape.0[..] else {

@@ -1,4 +1,4 @@
-//! Sequences: tables by token, positions, and one position of many.
+//! Sequences: tables by token, positions, and the selection of one position.
 
 use super::Lower;
 use crate::ir::{Node, ValueId, nodes};
@@ -14,7 +14,7 @@ impl Lower for nodes::Embedding {
         let rows = l.lv(tokens).shape.len();
         let y = l.lower_value(node.outputs[0], Layout::Plain);
         let bound = [("tokens", Some(tokens)), ("weight", Some(weight)), ("y", Some(y))];
-        l.emit(OpKind::Embedding(ops::Embedding { rows, vocab, units }), &bound);
+        l.emit(OpKind::Embedding(ops::Embedding { rows, vocab, units, positions: 0 }), &bound);
     }
 }
 
@@ -33,7 +33,8 @@ impl Lower for nodes::EmbeddingBwd {
     }
 }
 
-/// A table of positions is a bias of whole samples. Where samples are shorter than it, its first rows are.
+/// A table of positions is added like a bias of whole samples. If samples are shorter than the table, its first rows
+/// are used.
 impl Lower for nodes::AddPositions {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let (x, weight) = (plain(l, node.inputs[0]), l.lowered(node.inputs[1]));
@@ -102,13 +103,13 @@ fn first_of(l: &mut Lowerer<'_>, id: LValueId, len: usize) -> LValueId {
     if l.lv(id).shape.len() == len { id } else { l.part(id, 0, len, "first") }
 }
 
-/// What is behind the first `len` elements of a value.
+/// The elements of a value after the first `len`.
 fn rest_of(l: &mut Lowerer<'_>, id: LValueId, len: usize) -> Option<LValueId> {
     let all = l.lv(id).shape.len();
     (all > len).then(|| l.part(id, len, all - len, "rest"))
 }
 
-/// The number of samples, and the elements of one.
+/// The number of samples, and the number of elements of one.
 fn samples(l: &Lowerer<'_>, id: LValueId) -> (usize, usize) {
     let dims = &l.lv(id).shape.0;
     (dims[0], dims[1..].iter().product())

@@ -1,4 +1,4 @@
-//! The end of the step: counters, the update, and what is measured of it.
+//! The end of the step: counters, the update, and its metrics.
 
 use super::Lower;
 use crate::ir::{Node, Role, ValueId, nodes};
@@ -52,7 +52,7 @@ impl Lower for nodes::UpdateRates {
         let schedule = Schedule { kind, warmup, last, every, factor };
         let segments = if clip_norm > 0.0 { l.segments.len() } else { 0 };
         let op = ops::UpdateRates { batches, ..ops::UpdateRates::new(schedule, clip_norm, segments) };
-        // Inputs are in the order of the slots, those that it does without left out.
+        // Inputs are in the order of the slots, without the ones that the node does not have.
         let wanted = [("hyper", true), ("counter", !schedule.is_constant()), ("steps", kind.has_end())];
         let wanted = wanted.into_iter().chain([("grad_norm_seg", segments > 0)]).filter(|(_, is_there)| *is_there);
         let inputs: Vec<LValueId> = node.inputs.iter().map(|input| l.lowered(*input)).collect();
@@ -88,7 +88,7 @@ impl Lower for nodes::OptimizerStep {
         let is_made = |input: &&ValueId| l.graph.value(**input).producer.is_some();
         let corrections: Vec<ValueId> = node.inputs[1..].iter().take(regions.len()).filter(is_made).copied().collect();
         let corrections: Vec<LValueId> = corrections.into_iter().map(|id| l.lowered(id)).collect();
-        // The new values of single parameters and moments are where the old ones were.
+        // The new values of single parameters and moments are in the memory of the old ones.
         for (before, after) in &l.graph.updates {
             if l.graph.value(*after).producer == Some(l.node) {
                 let before = l.lowered(*before);
@@ -96,7 +96,7 @@ impl Lower for nodes::OptimizerStep {
             }
         }
         let params: Vec<_> = regions.iter().map(|region| flat_update(l, "params", Role::Param, region)).collect();
-        // Where gradients are clipped, their norms were measured before.
+        // If gradients are clipped, their norms were computed before.
         let count = if self.clipped { 1 } else { 2 };
         let first = node.outputs.len().saturating_sub(count);
         let measures =
@@ -123,7 +123,7 @@ impl Lower for nodes::OptimizerStep {
     }
 }
 
-/// Adds the update of one region of the flat vectors, whose arguments are these.
+/// Adds the update of one region of the flat vectors with these arguments.
 fn emit(step: &nodes::OptimizerStep, l: &mut Lowerer<'_>, region: &Region, bound: &[(String, Option<LValueId>)]) {
     let bound: Vec<(&str, Option<LValueId>)> = bound.iter().map(|(slot, id)| (slot.as_str(), *id)).collect();
     let exempt = step.exempt.iter().filter(|number| region.segments.contains(number));
@@ -139,20 +139,20 @@ fn segments_of(l: &Lowerer<'_>, region: &Region) -> Vec<Segment> {
     own.map(|(_, segment)| Segment { start: segment.start - region.start, len: segment.len }).collect()
 }
 
-/// The numbers that belong to the segments of a region, in a vector with one for each segment.
+/// The numbers that belong to the segments of a region, in a vector with one number for each segment.
 fn numbers_of(l: &mut Lowerer<'_>, vector: LValueId, region: &Region) -> LValueId {
     if l.regions.len() == 1 {
         return vector;
     }
     let name = format!("{}.{}", l.lv(vector).name, region.group);
     let alias = Some(Alias { of: vector, start: region.segments.start });
-    // What consists of parts that are written one by one has a parameter's name on them.
+    // A vector whose parts are written one by one is named after a parameter there.
     let param = l.segments.get(region.segments.start).map(|(param, _)| *param);
     let value = LValue { name, alias, param, shape: Shape::from([region.segments.len()]), ..l.lv(vector).clone() };
     l.push(value)
 }
 
-/// The stretch of a flat vector that a region takes, before the step, and after it in the same memory.
+/// The range of a flat vector for a region, before the step, and after it in the same memory.
 fn flat_update(l: &mut Lowerer<'_>, name: &'static str, role: Role, region: &Region) -> (LValueId, LValueId) {
     let real = l.graph.real();
     let mut before = l.flat(name, role, real, true);

@@ -1,4 +1,4 @@
-//! `attention`: every position of `[T, D]` becomes a mixture of the values of those that it attends to.
+//! `attention`: every position of `[T, D]` becomes a weighted mean of the values of the positions that it attends to.
 
 use super::{LayerKind, LayerType};
 use crate::model::draw::Draw;
@@ -15,10 +15,10 @@ pub struct Attention {
     pub causal: bool,
     /// Heads of keys and values.
     pub kv_heads: usize,
-    /// Whether queries and keys are turned by angles that grow with their position.
+    /// Whether queries and keys are rotated by angles that are proportional to their position (rotary embedding).
     pub rotary: bool,
     pub bias: bool,
-    /// The share of probabilities that is dropped while training.
+    /// The share of probabilities that is dropped during training.
     pub dropout: f64,
 }
 
@@ -46,7 +46,7 @@ impl LayerType for Attention {
             .help("Turns queries and keys by angles that grow with their position."),
         FieldSpec::<Self>::flag("bias", lens!(bias))
             .default(|_| FieldValue::Flag(true))
-            .help("Adds learned offsets before and behind the attention."),
+            .help("Adds learned offsets before and after the attention."),
         FieldSpec::<Self>::real("dropout", lens!(dropout))
             .default(|_| FieldValue::Number(0.0))
             .within(Range::SHARE)
@@ -95,7 +95,7 @@ impl LayerType for Attention {
 }
 
 impl Attention {
-    /// Whether the heads share the features evenly and pairs of features can be turned; reports where not.
+    /// Whether the heads share the features evenly and pairs of features can be rotated; reports a mistake otherwise.
     fn divides(&self, cx: &mut Infer<'_>, width: usize) -> bool {
         let Self { heads, kv_heads, .. } = *self;
         if !cx.fields.are_sound(&["heads"]) {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_that_do_not_divide_are_named() {
+    fn heads_that_do_not_divide_the_features_are_reported() {
         assert_eq!(mistakes("[5, 12]", r#""heads": 4"#), []);
         assert_eq!(mistakes("[5, 12]", r#""heads": 6, "kv_heads": 2, "rotary": true, "causal": true"#), []);
         let table = [

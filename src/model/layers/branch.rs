@@ -13,9 +13,9 @@ use crate::tensor::Shape;
 /// One of several paths, chosen at every step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BranchLayer {
-    /// A path without layers passes on its input.
+    /// A path without layers returns its input.
     pub paths: Vec<Vec<LayerSpec>>,
-    /// The path of each step, in every layer without mistakes; in evaluation the last one where nothing is said.
+    /// The path of each step, in every layer without mistakes; in evaluation the last one by default.
     pub choosing: Choosing,
 }
 

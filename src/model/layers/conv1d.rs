@@ -14,13 +14,13 @@ use crate::tensor::Shape;
 /// Zeros before and after a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Padding1d {
-    /// So many on each side.
+    /// This many on each side.
     Fixed(usize),
     /// `dilation * (kernel - 1) / 2` for odd kernels: with stride 1 the output is as long as the input.
     Same,
     /// None.
     Valid,
-    /// `dilation * (kernel - 1)` before the sequence, none behind it: no output sees a later position.
+    /// `dilation * (kernel - 1)` before the sequence, none after it: no output depends on a later position.
     Causal,
 }
 
@@ -54,7 +54,7 @@ impl Conv1d {
         let [before, behind] = self.pad();
         let padded = positions.checked_add(before)?.checked_add(behind)?;
         let reach = self.kernel.checked_sub(1)?.checked_mul(self.dilation)?.checked_add(1)?;
-        // A stride that is wrong changes nothing about whether one window fits.
+        // A wrong stride does not affect whether one window fits.
         Some(padded.checked_sub(reach)? / self.stride.max(1) + 1)
     }
 }
@@ -80,7 +80,7 @@ const PADDING: Lens<Conv1d, NumberOrName> = Lens {
 const ACTIVATION: Lens<Conv1d, usize> =
     Lens { get: |l| Activation::option(l.activation), set: |l, i| l.activation = Activation::of_option(i) };
 
-/// A distance in positions, which is 1 where nothing is said.
+/// A distance in positions; 1 by default.
 const fn distance(name: &'static str, lens: Lens<Conv1d, usize>) -> FieldSpec<Conv1d> {
     FieldSpec::count(name, lens).default(|_| FieldValue::Count(1)).within(Range::MEASURE).unit("positions")
 }
@@ -206,7 +206,7 @@ mod tests {
     const TOKENS: &str = r#""type": "tokens", "shape": [7], "vocab": 11"#;
 
     #[test]
-    fn layers_over_positions_give_the_shapes_of_their_rules() {
+    fn layers_over_positions_have_the_expected_shapes() {
         let layers = r#"{"type": "conv1d", "filters": 8, "kernel": 3, "padding": "causal", "dilation": 2},
             {"type": "max_pool1d", "size": 2}, {"type": "conv1d", "filters": 4, "kernel": 3, "padding": "same",
             "groups": 2}, {"type": "avg_pool1d", "size": 3, "stride": 2, "padding": 1}, {"type": "position"},
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_a_sequence_is_refused_with_what_to_do() {
+    fn fields_that_do_not_fit_a_sequence_are_refused_with_help() {
         let of = |layer: &str| mistake(NUMBERS, layer);
         let (path, text) = of(r#"{"type": "conv1d", "filters": 4, "kernel": 4, "padding": "same"}"#);
         assert!(path == "layers[0].padding" && text.contains("odd kernel") && text.contains("causal"), "{text}");

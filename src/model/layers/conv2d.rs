@@ -52,10 +52,10 @@ impl Conv2d {
         }
     }
 
-    /// The rows and columns of the output, or a mistake where not even one window fits.
+    /// The rows and columns of the output, or a mistake if not even one window fits.
     fn windows(&self, cx: &mut Infer<'_>, [h, w]: [usize; 2]) -> Option<[usize; 2]> {
         let pad = self.pad();
-        // A stride that is wrong changes nothing about whether one window fits.
+        // A wrong stride does not affect whether one window fits.
         let out = [(0, h), (1, w)]
             .map(|(a, size)| window_output(size, self.kernel[a], self.stride[a].max(1), pad[a], self.dilation[a]));
         if let [Some(ho), Some(wo)] = out {
@@ -116,8 +116,8 @@ impl LayerType for Conv2d {
         Self::same(16, 3, Some(Activation::Relu))
     }
 
-    /// Windows may be larger than the image, steps longer than windows, and the padding wide enough for windows of
-    /// nothing but zeros.
+    /// Windows may be larger than the image, strides larger than windows, and the padding wide enough for windows that
+    /// contain only zeros.
     fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let channels = input.0[0];
         let divisors: Vec<usize> = (1..=channels).filter(|d| channels.is_multiple_of(*d)).collect();
@@ -142,7 +142,7 @@ impl LayerType for Conv2d {
         Self { filters, kernel, stride, padding, dilation, groups, bias, activation }
     }
 
-    /// As every layer, with the activation behind everything else.
+    /// As in every layer, the activation comes last.
     fn write(&self, map: &mut Map<String, Value>) {
         written(self, map);
         if let Some(activation) = map.shift_remove("activation") {

@@ -14,8 +14,8 @@ pub struct Dense {
     pub units: usize,
     pub activation: Option<Activation>,
     pub bias: bool,
-    /// The place of the embedding whose table, transposed, is the weight, as it was typed; empty where the layer has a
-    /// weight of its own.
+    /// The path of the embedding whose transposed table is the weight, as the user typed it; empty if the layer has its
+    /// own weight.
     pub tied: String,
 }
 
@@ -34,8 +34,9 @@ impl LayerType for Dense {
         FieldSpec::<Self>::flag("bias", lens!(bias))
             .default(|_| FieldValue::Flag(true))
             .help("Adds a learned offset to each output."),
-        FieldSpec::<Self>::text("tied", TIED)
-            .help("The embedding whose weight, transposed, is this layer's: layers.0. Empty: a weight of its own."),
+        FieldSpec::<Self>::text("tied", TIED).help(
+            "The embedding whose weight, transposed, this layer uses: layers.0. Empty: the layer has its own weight.",
+        ),
     ];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 
@@ -55,7 +56,7 @@ impl LayerType for Dense {
         }
         let mut output = cx.input.clone();
         let inputs = std::mem::replace(output.0.last_mut()?, self.units);
-        // The table of an embedding is one of its parameters, and starts as such.
+        // The table of an embedding is one of its parameters, and is initialised as such.
         if self.tied.is_empty() {
             cx.weight(ParamKind::Weight, [inputs, self.units], inputs, self.units);
         }

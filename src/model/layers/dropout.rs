@@ -1,4 +1,4 @@
-//! `dropout`: zeroes a random share of elements while training and scales the rest up.
+//! `dropout`: sets a random share of elements to zero during training and scales the others.
 
 use super::{LayerKind, LayerType, NextActivation};
 use crate::model::draw::Draw;
@@ -8,7 +8,7 @@ use crate::tensor::Shape;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dropout {
-    /// The share that is zeroed, in `[0, 1)`.
+    /// The share of elements that is set to zero, in `[0, 1)`.
     pub rate: f64,
 }
 

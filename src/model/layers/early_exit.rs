@@ -1,4 +1,4 @@
-//! `early_exit`: a head with which some steps end before the layers behind it.
+//! `early_exit`: a head with which some steps end before the later layers.
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::Choice;
@@ -11,12 +11,12 @@ use crate::model::path::ListField;
 use crate::model::schema::FieldSpec;
 use crate::tensor::Shape;
 
-/// A head of its own: where 1 is chosen, its output is the network's, and the layers behind it are not run; where 0 is
-/// chosen, the head is not run.
+/// A separate head: if 1 is chosen, its output is the network's, and the later layers are not run; if 0 is chosen, the
+/// head is not run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EarlyExit {
     pub layers: Vec<LayerSpec>,
-    /// Whether each step ends here, in every layer without mistakes; evaluation does not where nothing is said.
+    /// Whether each step ends here, in every layer without mistakes; by default evaluation does not.
     pub choosing: Choosing,
 }
 
@@ -26,7 +26,7 @@ impl LayerType for EarlyExit {
     const KIND: LayerKind = LayerKind::new(
         "early_exit",
         "EarlyExit",
-        "Ends some steps here, with its own head instead of the layers behind it.",
+        "Ends some steps here, with its own head instead of the layers after it.",
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[
         choose_field!(required)
@@ -48,7 +48,7 @@ impl LayerType for EarlyExit {
     }
 
     fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
-        // What is behind it takes what it takes; the checker compares the head's output with the network's.
+        // Later layers receive its input; the checker compares the head's output with the network's.
         cx.input.cloned()
     }
 

@@ -14,7 +14,7 @@ pub struct Embedding {
 impl LayerType for Embedding {
     const KIND: LayerKind = LayerKind::new("embedding", "Embedding", "Turns each token into a learned row of numbers.");
     const FIELDS: &'static [FieldSpec<Self>] =
-        &[FieldSpec::<Self>::count("units", lens!(units)).help("Numbers that stand for a token.")];
+        &[FieldSpec::<Self>::count("units", lens!(units)).help("The number of values that represent a token.")];
     const OUTPUT_FIELD: Option<&'static str> = Some("units");
 
     fn example() -> Self {

@@ -1,4 +1,4 @@
-//! `gru` and `lstm`: recurrent units whose gates decide what the state keeps.
+//! `gru` and `lstm`: recurrent units with gates that control their state.
 
 use super::recurrent::{self, Recurrent, last};
 use super::{LayerKind, LayerType};
@@ -8,13 +8,13 @@ use crate::model::infer::Infer;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
-/// `LONG`: whether there is a long-term memory beside the state.
+/// `LONG`: whether there is a long-term memory in addition to the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gated<const LONG: bool> {
     pub units: usize,
     /// Whether a second direction reads from the end.
     pub bidirectional: bool,
-    /// Whether only the final state of each direction is given.
+    /// Whether only the final state of each direction is returned.
     pub last: bool,
 }
 
@@ -26,7 +26,7 @@ pub type Lstm = Gated<true>;
 impl<const LONG: bool> Gated<LONG> {
     const CELL: Cell = if LONG { Cell::Lstm } else { Cell::Gru };
 
-    /// The layer as one of its family.
+    /// The layer as a generic recurrent layer.
     #[must_use]
     pub const fn recurrent(self) -> Recurrent {
         let Self { units, bidirectional, last } = self;
@@ -44,7 +44,7 @@ const GRU: LayerKind =
 const LSTM: LayerKind = LayerKind::new(
     "lstm",
     "LSTM",
-    "A state and a long-term memory behind gates read the sequence, position by position.",
+    "A state and a long-term memory, both controlled by gates, read the sequence, position by position.",
 );
 
 impl<const LONG: bool> LayerType for Gated<LONG> {

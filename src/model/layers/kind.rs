@@ -1,13 +1,13 @@
-//! What a layer is called, and what it does.
+//! The names and the description of a layer.
 
-/// What a layer is, without its fields: the palette's entries.
+/// A kind of layer, without its fields: an entry of the palette.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LayerKind {
     /// The name in presets.
     pub type_name: &'static str,
     /// The name in listings: `Conv2d`.
     pub class: &'static str,
-    /// One sentence that says what it does.
+    /// One sentence that describes what it does.
     pub about: &'static str,
 }
 

@@ -13,7 +13,7 @@ pub(super) const fn eps<T>(lens: Lens<T, f64>, default: fn(&T) -> FieldValue, he
     FieldSpec::real("eps", lens).default(default).within(NORM_EPS).help(help)
 }
 
-/// The parameter that scales each feature of the last axis; the shape stays as it is.
+/// The parameter that scales each feature of the last axis; the shape does not change.
 pub(super) fn scaled_by_feature(cx: &mut Infer<'_>) -> Option<Shape> {
     let input = cx.input.clone();
     cx.constant(ParamKind::Gamma, *input.0.last()?, 1.0);

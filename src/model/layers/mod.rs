@@ -1,5 +1,4 @@
-//! The layers, one file each: fields, defaults, ranges, shape rule, diagnostics, parameters, and what is drawn for
-//! random networks.
+//! The layers, one file for each: fields, defaults, ranges, shape rule, diagnostics, parameters, and random fields.
 //!
 //! A new layer is a file with a struct that implements [`LayerType`], and its name in the list of `each_layer!`.
 
@@ -72,7 +71,7 @@ use serde_json::{Map, Value};
 use std::fmt::Debug;
 use std::ops::Bound;
 
-/// The list of layers, in the order of the palette, for whatever is made for each of them.
+/// The list of layers, in the order of the palette, for code that must be generated for each of them.
 ///
 /// `each_layer!(spec, layer => expression)` is the value of the expression with `layer` bound to the struct that a
 /// [`LayerSpec`] holds, so that a method of any trait that all of them implement can be called.
@@ -91,7 +90,7 @@ macro_rules! each_layer {
         })*
 
         impl LayerKind {
-            /// Every layer there is.
+            /// All kinds of layers.
             pub const ALL: [Self; [$(stringify!($Name)),*].len()] = [$($Name::KIND),*];
 
             /// A layer of this kind with sensible fields, for the palette; blocks are empty.
@@ -101,7 +100,7 @@ macro_rules! each_layer {
                 unreachable!("every kind is in the list")
             }
 
-            /// A layer of this kind with random fields, of which most take `input`; blocks are empty.
+            /// A layer of this kind with random fields, which in most cases accepts `input`; blocks are empty.
             #[must_use]
             pub fn drawn(self, draw: &mut Draw, input: &Shape) -> LayerSpec {
                 $(if self == $Name::KIND { return LayerSpec::$Name($Name::drawn(draw, input)); })*
@@ -127,51 +126,51 @@ pub(crate) use each_layer;
 
 each_layer!(define);
 
-/// What a layer means for the activation that meets the output of a layer before it.
+/// How a layer affects the search for the activation of a preceding layer's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextActivation {
-    /// None does: the layer mixes its inputs.
+    /// There is none: the layer mixes its inputs.
     Stops,
-    /// That of a layer behind this one may.
+    /// It may be that of a later layer.
     Beyond,
     /// The layer is the activation.
     Is(Activation),
 }
 
-/// Everything that documents, checks and editors know of a layer.
+/// Everything that documents, checks and editors need to know about a layer.
 pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
     const KIND: LayerKind;
     /// The fields in the order in which they are read, written and shown.
     const FIELDS: &'static [FieldSpec<Self>] = &[];
-    /// The field that sets how many values the layer gives, if there is one.
+    /// The field that determines how many values the layer returns, if there is one.
     const OUTPUT_FIELD: Option<&'static str> = None;
-    /// The field that holds the layers inside of a block; `None` where the layer is no block.
+    /// The field that contains the layers inside a block; `None` if the layer is not a block.
     const LISTS: Option<ListField> = None;
-    /// Whether a list without layers is no mistake: it passes on its input.
+    /// Whether an empty list of layers is allowed: it returns its input.
     const MAY_BE_EMPTY: bool = false;
 
     /// The layer as the palette offers it.
     fn example() -> Self;
 
-    /// A layer for random networks, of which most take `input`.
+    /// A layer for random networks, which in most cases accepts `input`.
     fn drawn(draw: &mut Draw, input: &Shape) -> Self {
         let _ = (draw, input);
         Self::example()
     }
 
-    /// Writes what differs from the defaults.
+    /// Writes the fields that differ from their defaults.
     fn write(&self, map: &mut Map<String, Value>) {
         written(self, map);
     }
 
-    /// Checks what the ranges of the fields cannot say, whatever the input is.
+    /// Checks what the ranges of the fields cannot express and what does not depend on the input.
     fn check(&self, _fields: &mut FieldChecks<'_>) {}
 
-    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
-    /// known. Blocks are gone through by the checker.
+    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` if it cannot be
+    /// determined. The checker traverses blocks itself.
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape>;
 
-    /// Whether tokens may be the layer's input. Blocks hand them to their first layer.
+    /// Whether the layer accepts tokens. Blocks pass them to their first layer.
     fn takes_tokens(&self) -> bool {
         false
     }
@@ -181,10 +180,10 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         Vec::new()
     }
 
-    /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
+    /// Sets the fields that determine the output's shape so that it equals the input's, if the layer can do that.
     fn keep_shape(&mut self, _input: &Shape) {}
 
-    /// The activation that the layer applies, of its own or as the layer it is.
+    /// The activation that the layer applies, as a field or as the layer itself.
     fn activation(&self) -> Option<Activation> {
         None
     }
@@ -193,12 +192,12 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         NextActivation::Stops
     }
 
-    /// The place of the embedding whose weight the layer uses, as it was typed.
+    /// The path of the embedding whose weight the layer uses, as the user typed it.
     fn tied(&self) -> Option<&str> {
         None
     }
 
-    /// Whether training draws random numbers for it.
+    /// Whether the layer draws random numbers in training.
     fn is_random(&self) -> bool {
         false
     }
@@ -208,86 +207,86 @@ pub trait LayerType: Clone + Debug + PartialEq + Sized + 'static {
         Vec::new()
     }
 
-    /// The layers inside a block, to edit.
+    /// The layers inside a block, mutable.
     fn lists_mut(&mut self) -> Vec<&mut Vec<LayerSpec>> {
         Vec::new()
     }
 
-    /// Puts an empty list before this one, in a block that may have several.
+    /// Inserts an empty list before this one, in a block that may have several.
     fn insert_list(&mut self, _number: usize) {}
 
-    /// Takes a list away with its layers, in a block that may have several.
+    /// Removes a list with its layers, in a block that may have several.
     fn remove_list(&mut self, _number: usize) {}
 
-    /// Reads what is beside the layers of a list that is in an object of its own.
+    /// Reads the other fields of a list that is in a separate object.
     fn read_entry(&mut self, _number: usize, _f: &mut Fields<'_>) {}
 
-    /// Writes what is beside the layers of a list that is in an object of its own.
+    /// Writes the other fields of a list that is in a separate object.
     fn write_entry(&self, _number: usize, _map: &mut Map<String, Value>) {}
 
-    /// The fields beside the layers of a list, with their values.
+    /// The other fields of a list, with their values.
     fn entry_fields(&self, _number: usize) -> Vec<FieldView> {
         Vec::new()
     }
 
-    /// Sets a field beside the layers of a list; false where there is no such field or the value is of another kind.
+    /// Sets another field of a list; returns false if there is no such field or the value is of another kind.
     fn set_in_entry(&mut self, _number: usize, _name: &str, _value: &FieldValue) -> bool {
         false
     }
 
-    /// The input of the network that a list takes, by name, where it is not the block's.
+    /// The name of the network's input that a list takes, if it is not the block's input.
     fn input_of(&self, _number: usize) -> Option<&str> {
         None
     }
 
-    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
+    /// Whether the random layers inside a block with this input must keep its shape.
     fn keeps_shape_inside(&self, _input: &Shape) -> bool {
         true
     }
 
-    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
+    /// The output shape of a block whose lists return these shapes; `None` if they do not fit each other, which is
     /// reported to `cx`.
     fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
         cx.outputs.first().cloned()
     }
 
-    /// How often the layers inside are applied, where they are repeated.
+    /// How often the layers inside are applied, if they are repeated.
     fn times(&self) -> Option<usize> {
         None
     }
 
-    /// Whether the layers inside must give the shape that they take.
+    /// Whether the layers inside must return the shape that they receive.
     fn must_keep_shape(&self) -> bool {
         false
     }
 
-    /// The choice that the layer makes at every step; nothing where every step does the same.
+    /// The choice of the layer at every step; `None` if every step does the same.
     fn choice(&self) -> Option<Choice> {
         None
     }
 
-    /// The list of layers that is run where this value is chosen; nothing where none is.
+    /// The list of layers that is run if this value is chosen; `None` if none is run.
     fn list_at(&self, _value: usize) -> Option<usize> {
         None
     }
 
-    /// Whether the network ends with this layer where this value is chosen.
+    /// Whether the network ends with this layer if this value is chosen.
     fn ends_at(&self, _value: usize) -> bool {
         false
     }
 
-    /// Makes it choose, for random networks, where it can.
+    /// Makes the layer choose, for random networks, if it can.
     fn draw_choice(&mut self, _draw: &mut Draw) {}
 
-    /// The layer that every step has that chooses this value.
+    /// The layer for steps that choose this value, as a layer that does not choose.
     fn settled(&self, _value: usize) -> Self {
         self.clone()
     }
 }
 
-/// The help of the activation of a layer with weights.
+/// The help for the activation of a layer with weights.
 const ACTIVATION_HELP: &str = "Applied to each output; fused into the product's kernel.";
-/// The range and the help of what is added to a variance.
+/// The range and the help of the number that is added to a variance.
 const NORM_EPS: Range =
     Range::Real { from: Bound::Excluded(0.0), to: Bound::Included(1.0), help: "above 0 and at most 1, such as 1e-5" };
 const EPS_HELP: &str = "Added to the variance.";
@@ -334,7 +333,7 @@ impl LayerKind {
 }
 
 impl LayerSpec {
-    /// What the layer is.
+    /// The kind of the layer.
     #[must_use]
     pub fn kind(&self) -> LayerKind {
         each_layer!(self, l => kind_of(l))
@@ -342,19 +341,19 @@ impl LayerSpec {
 
     fields_by_name!(each_layer, fields_of);
 
-    /// How often the layers inside are applied, where they are repeated.
+    /// How often the layers inside are applied, if they are repeated.
     #[must_use]
     pub fn times(&self) -> Option<usize> {
         each_layer!(self, l => l.times())
     }
 
-    /// Whether tokens may be the layer's input.
+    /// Whether the layer accepts tokens.
     #[must_use]
     pub fn takes_tokens(&self) -> bool {
         each_layer!(self, l => LayerType::takes_tokens(l))
     }
 
-    /// The inputs of the network that the layer takes by name, with those of the layers inside it.
+    /// The inputs of the network that the layer takes by name, including those of the layers inside it.
     #[must_use]
     pub fn named_inputs(&self) -> Vec<&str> {
         let mut names = each_layer!(self, l => LayerType::named_inputs(l));
@@ -362,17 +361,17 @@ impl LayerSpec {
         names
     }
 
-    /// Whether the layers inside must give the shape that they take.
+    /// Whether the layers inside must return the shape that they receive.
     pub(super) fn must_keep_shape(&self) -> bool {
         each_layer!(self, l => l.must_keep_shape())
     }
 
-    /// Sets the fields that decide the output's shape so that it is the input's, where the layer can do that.
+    /// Sets the fields that determine the output's shape so that it equals the input's, if the layer can do that.
     pub fn keep_shape(&mut self, input: &Shape) {
         each_layer!(self, l => l.keep_shape(input));
     }
 
-    /// The activation that the layer applies, of its own or as the layer it is.
+    /// The activation that the layer applies, as a field or as the layer itself.
     #[must_use]
     pub fn activation(&self) -> Option<Activation> {
         each_layer!(self, l => LayerType::activation(l))
@@ -382,19 +381,19 @@ impl LayerSpec {
         each_layer!(self, l => l.next_activation())
     }
 
-    /// The place of the embedding whose weight the layer uses, as it was typed.
+    /// The path of the embedding whose weight the layer uses, as the user typed it.
     #[must_use]
     pub fn tied(&self) -> Option<&str> {
         each_layer!(self, l => LayerType::tied(l))
     }
 
-    /// Whether training draws random numbers for it.
+    /// Whether the layer draws random numbers in training.
     #[must_use]
     pub fn is_random(&self) -> bool {
         each_layer!(self, l => l.is_random())
     }
 
-    /// The field that sets how many values the layer gives, if there is one.
+    /// The field that determines how many values the layer returns, if there is one.
     #[must_use]
     pub fn output_field(&self) -> Option<&'static str> {
         each_layer!(self, l => output_field_of(l))
@@ -415,13 +414,13 @@ impl LayerSpec {
         map
     }
 
-    /// Checks what each field may be whatever the input is.
+    /// Checks what each field may be, independently of the input.
     pub(super) fn check_fields(&self, fields: &mut FieldChecks<'_>) {
         each_layer!(self, l => check_into(l, fields));
     }
 
-    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` where it cannot be
-    /// known.
+    /// The output shape of a sample, with the parameters and mistakes reported to `cx`; `None` if it cannot be
+    /// determined.
     pub(super) fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         each_layer!(self, l => l.infer(cx))
     }

@@ -1,4 +1,4 @@
-//! The lists of layers inside of blocks: how documents hold them, and how they are reached.
+//! The lists of layers inside blocks: their form in documents, and access to them.
 
 use super::{LayerSpec, LayerType, each_layer};
 use crate::model::field_value::FieldValue;
@@ -9,10 +9,10 @@ use crate::model::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
-/// Reads the layers of one of the lists of the block, or of the entry, that the fields are of.
+/// Reads the layers of one of the lists of the block (or of the entry) that has these fields.
 pub(in crate::model) type ReadList = fn(&mut Fields<'_>, ListId) -> Vec<LayerSpec>;
 
-/// Writes the layers inside, and what is beside the lists of them.
+/// Writes the layers inside, and the other fields of their lists.
 pub(super) fn write_lists<T: LayerType>(layer: &T, map: &mut Map<String, Value>) {
     let Some(field) = T::LISTS else { return };
     let written = |list: &Vec<LayerSpec>| -> Value { list.iter().map(|l| Value::Object(l.write())).collect() };
@@ -30,7 +30,7 @@ pub(super) fn write_lists<T: LayerType>(layer: &T, map: &mut Map<String, Value>)
     map.extend(value.map(|value| (field.name().to_owned(), value)));
 }
 
-/// Reads the layers inside by `nested`, and what is beside the lists of them.
+/// Reads the layers inside with `nested`, and the other fields of their lists.
 pub(super) fn read_lists<T: LayerType>(layer: &mut T, f: &mut Fields<'_>, nested: ReadList) {
     let Some(field) = T::LISTS else { return };
     let count = if field.item().is_some() { entries(field, f).len() } else { 1 };
@@ -61,7 +61,7 @@ fn entries<'a>(field: ListField, f: &mut Fields<'a>) -> &'a [Value] {
     }
 }
 
-/// The layers of a list that is in an object of its own; what is beside them goes to `layer`.
+/// The layers of a list that is in a separate object; its other fields are passed to `layer`.
 fn read_object<T: LayerType>(layer: &mut T, list: ListId, f: &mut Fields<'_>, nested: ReadList) -> Vec<LayerSpec> {
     let name = format!("{}[{}]", list.field.name(), list.number);
     match entries(list.field, f).get(list.number) {
@@ -96,13 +96,13 @@ impl LayerSpec {
         self.list_field().is_some()
     }
 
-    /// The field that holds the layers inside of a block.
+    /// The field that contains the layers inside a block.
     #[must_use]
     pub fn list_field(&self) -> Option<ListField> {
         each_layer!(self, l => list_field_of(l))
     }
 
-    /// The lists of layers inside a block, in order; none of another layer.
+    /// The lists of layers inside a block, in order; empty for other layers.
     #[must_use]
     pub fn lists(&self) -> Vec<(ListId, &[Self])> {
         let field = self.list_field().unwrap_or_default();
@@ -116,19 +116,19 @@ impl LayerSpec {
         self.lists().into_iter().find(|(id, _)| *id == list).map(|(_, layers)| layers)
     }
 
-    /// The layers of one of a block's lists, to edit.
+    /// The layers of one of a block's lists, mutable.
     pub fn list_mut(&mut self, list: ListId) -> Option<&mut Vec<Self>> {
         let field = self.list_field()?;
         let mut lists = each_layer!(self, l => l.lists_mut()).into_iter();
         if list.field == field { lists.nth(list.number) } else { None }
     }
 
-    /// The layers right inside a block, list by list.
+    /// The layers directly inside a block, list by list.
     pub fn inside(&self) -> impl Iterator<Item = &Self> {
         self.lists().into_iter().flat_map(|(_, layers)| layers)
     }
 
-    /// Puts an empty list before this one; false where the block has no such place.
+    /// Inserts an empty list before this one; returns false if the block has no such place.
     pub fn insert_list(&mut self, list: ListId) -> bool {
         let is_possible =
             list.field.item().is_some() && self.list_field() == Some(list.field) && list.number <= self.lists().len();
@@ -138,7 +138,7 @@ impl LayerSpec {
         is_possible
     }
 
-    /// Takes a list away with its layers; false where there is none, or no other one.
+    /// Removes a list with its layers; returns false if it does not exist or is the only one.
     pub fn remove_list(&mut self, list: ListId) -> bool {
         let is_possible = list.field.item().is_some() && self.list(list).is_some() && self.lists().len() > 1;
         if is_possible {
@@ -147,35 +147,35 @@ impl LayerSpec {
         is_possible
     }
 
-    /// The fields beside the layers of a list, with their values.
+    /// The other fields of a list, with their values.
     #[must_use]
     pub fn entry_fields(&self, list: ListId) -> Vec<FieldView> {
         each_layer!(self, l => l.entry_fields(list.number))
     }
 
-    /// Sets a field beside the layers of a list; false where there is no such field or the value is of another kind.
+    /// Sets another field of a list; returns false if there is no such field or the value is of another kind.
     pub fn set_in_entry(&mut self, list: ListId, name: &str, value: &FieldValue) -> bool {
         each_layer!(self, l => l.set_in_entry(list.number, name, value))
     }
 
-    /// The input of the network that a list takes, by name, where it is not the block's.
+    /// The name of the network's input that a list takes, if it is not the block's input.
     #[must_use]
     pub fn input_of(&self, list: ListId) -> Option<&str> {
         each_layer!(self, l => l.input_of(list.number))
     }
 
-    /// Whether a list without layers is no mistake: it passes on its input.
+    /// Whether an empty list of layers is allowed: it returns its input.
     #[must_use]
     pub fn may_be_empty(&self) -> bool {
         each_layer!(self, l => may_be_empty(l))
     }
 
-    /// Whether the layers that are drawn for the inside of a block on this input keep its shape.
+    /// Whether the random layers inside a block with this input must keep its shape.
     pub(in crate::model) fn keeps_shape_inside(&self, input: &Shape) -> bool {
         each_layer!(self, l => l.keeps_shape_inside(input))
     }
 
-    /// The output shape of a block whose lists give these shapes; `None` where they do not fit each other, which is
+    /// The output shape of a block whose lists return these shapes; `None` if they do not fit each other, which is
     /// reported to `cx`.
     pub(in crate::model) fn join(&self, cx: &mut Join<'_>) -> Option<Shape> {
         each_layer!(self, l => l.join(cx))

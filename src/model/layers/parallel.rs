@@ -1,4 +1,4 @@
-//! `parallel`: lists of layers beside each other, whose outputs are joined.
+//! `parallel`: parallel lists of layers, whose outputs are combined.
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::draw::Draw;
@@ -11,7 +11,7 @@ use crate::model::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
-/// Branches on the same input, or on inputs of the network by name, and their outputs joined.
+/// Branches with the same input, or with inputs of the network by name, whose outputs are combined.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parallel {
     pub branches: Vec<Branch>,
@@ -21,16 +21,16 @@ pub struct Parallel {
 /// One of the lists of layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Branch {
-    /// The input of the network that it takes; `None` where it takes what the block takes.
+    /// The input of the network that it takes; `None` for the block's input.
     pub input: Option<String>,
-    /// Without layers it passes on its input.
+    /// Without layers it returns its input.
     pub layers: Vec<LayerSpec>,
 }
 
-/// How the outputs of branches become one.
+/// How the outputs of branches are combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum JoinKind {
-    /// One behind the other: along the channels of images, and otherwise along the last axis.
+    /// Concatenated: along the channels of images, and otherwise along the last axis.
     #[default]
     Concat,
     Add,
@@ -47,8 +47,8 @@ impl JoinKind {
         Self::NAMES[self as usize]
     }
 
-    /// The axis of a sample's shape along which outputs are one behind the other: the channels of an image, and
-    /// otherwise the last.
+    /// The axis of a sample's shape along which outputs are concatenated: the channels of an image, and otherwise the
+    /// last.
     #[must_use]
     pub const fn concat_axis(rank: usize) -> usize {
         if rank == 3 { 0 } else { rank.saturating_sub(1) }
@@ -65,7 +65,7 @@ impl LayerType for Parallel {
     );
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::choice("join", &JoinKind::NAMES, JOIN)
         .default(|_| FieldValue::Choice(0))
-        .help("How the outputs of the branches become one: one behind the other, their sum, or their product.")];
+        .help("How the outputs of the branches become one: concatenated, added, or multiplied.")];
     const LISTS: Option<ListField> = Some(ListField::Branches);
     const MAY_BE_EMPTY: bool = true;
 
@@ -93,7 +93,7 @@ impl LayerType for Parallel {
         let mut output = first.clone();
         let axis = JoinKind::concat_axis(first.rank());
         let is_concat = self.join == JoinKind::Concat;
-        // What must agree: everything, but for the axis along which outputs are one behind the other.
+        // What must agree: all dimensions, except for the axis along which outputs are concatenated.
         let kept = |shape: &Shape| {
             let dims = shape.0.iter().enumerate();
             dims.map(|(at, size)| if is_concat && at == axis { 0 } else { *size }).collect::<Vec<_>>()
@@ -103,8 +103,8 @@ impl LayerType for Parallel {
                 let message = format!("this branch gives {other}, and branches[0] gives {first}");
                 let help = match (is_concat, first.rank()) {
                     (false, _) => "outputs to add or to multiply must have the same shape",
-                    (true, 3) => "images to put together must have the same height and width",
-                    (true, _) => "outputs to put together must be equal in all but the last size",
+                    (true, 3) => "images to concatenate must have the same height and width",
+                    (true, _) => "outputs to concatenate must be equal in all sizes but the last",
                 };
                 cx.fields.fail(&format!("branches[{number}]"), message, help);
                 return None;
@@ -117,7 +117,7 @@ impl LayerType for Parallel {
     }
 
     fn keep_shape(&mut self, input: &Shape) {
-        // Outputs of the input's shape, one behind the other, are of another.
+        // Concatenated outputs of the input's shape have another shape.
         if self.branches.len() > 1 && self.join == JoinKind::Concat {
             self.join = JoinKind::Add;
         }
@@ -178,7 +178,7 @@ impl LayerType for Parallel {
             options: &[],
             range: Range::Any,
             unit: "",
-            help: "The input of the network that the branch takes, by name; empty for what the block takes.",
+            help: "The input of the network that the branch reads, by name; empty for the input of the block.",
             is_live: false,
         }]
     }
@@ -207,7 +207,7 @@ mod tests {
         read_preset(&network(input, layers)).unwrap()
     }
 
-    /// The places and messages of all mistakes.
+    /// The paths and messages of all mistakes.
     fn mistakes(input: &str, layers: &str) -> Vec<(String, String)> {
         let found = match read_preset(&network(input, layers)) {
             Ok(preset) => check(&preset).diagnostics,
@@ -224,7 +224,7 @@ mod tests {
     const IMAGE: &str = r#""input": {"shape": [3, 8, 8], "batch": 4}"#;
 
     #[test]
-    fn branches_have_places_and_names_of_their_own() {
+    fn branches_have_distinct_paths_and_parameter_names() {
         let layers = r#"{"type": "parallel", "branches": [{"layers": []},
             {"layers": [{"type": "dense", "units": 5}, {"type": "parallel", "join": "multiply",
                 "branches": [{"layers": [{"type": "dense", "units": 5}]}]}]}]}"#;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_join_is_a_mistake_at_its_branch() {
+    fn outputs_that_cannot_be_combined_are_a_mistake_at_their_branch() {
         let branches = |join: &str, first: &str, second: &str| {
             format!(
                 r#"{{"type": "parallel", "join": "{join}", "branches": [{{"layers": [{first}]}},
@@ -263,7 +263,7 @@ mod tests {
         expect(FEATURES, nothing, "layers[0].branches", "there are no branches");
         let wrong = r#"{"type": "parallel", "branches": [{"layer": []}]}"#;
         let found: Vec<String> = mistakes(FEATURES, wrong).into_iter().map(|(path, _)| path).collect();
-        // Nothing in such a network can be trained.
+        // Such a network has nothing to train.
         assert_eq!(found, ["layers", "layers[0].branches[0].layers", "layers[0].branches[0].layer"]);
     }
 

@@ -8,7 +8,7 @@ use crate::model::mistakes::FieldChecks;
 use crate::model::schema::{FieldSpec, Lens, Range, lens, pair_text};
 use crate::tensor::Shape;
 
-/// A window over an image, of which the maximum is kept, or the mean.
+/// A window over an image, of which the maximum or the mean is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool<const MAX: bool> {
     pub size: [usize; 2],
@@ -19,7 +19,7 @@ pub struct Pool<const MAX: bool> {
 pub type MaxPool2d = Pool<true>;
 pub type AvgPool2d = Pool<false>;
 
-/// The lens of a window's size: windows that are side by side stay so when their size changes.
+/// The lens of a window's size: if the stride equals the size, it remains equal when the size changes.
 macro_rules! window_size {
     () => {
         Lens {
@@ -68,7 +68,7 @@ impl<const MAX: bool> LayerType for Pool<MAX> {
         Self { size: [2, 2], stride: [2, 2], padding: [0, 0] }
     }
 
-    /// Windows of more than 256 elements need wider indices; the padding goes up to its limit, half the window.
+    /// Windows of more than 256 elements need wider indices; the padding is at most half the window.
     fn drawn(draw: &mut Draw, _input: &Shape) -> Self {
         let size = [0, 1].map(|_| draw.extreme_or(&[5, 9, 17], |d| d.between(1, 3)));
         let stride =
@@ -94,7 +94,7 @@ impl<const MAX: bool> LayerType for Pool<MAX> {
         if !cx.fields.are_sound(&["size", "padding"]) {
             return None;
         }
-        // A stride that is wrong changes nothing about whether one window fits.
+        // A wrong stride does not affect whether one window fits.
         let out = [(0, h), (1, w)]
             .map(|(a, size)| window_output(size, self.size[a], self.stride[a].max(1), self.padding[a], 1));
         let [Some(ho), Some(wo)] = out else {

@@ -9,7 +9,7 @@ use crate::model::mistakes::FieldChecks;
 use crate::model::schema::{FieldSpec, Lens, MAX_MEASURE, Range, lens};
 use crate::tensor::Shape;
 
-/// A window over positions, of which the maximum is kept, or the mean.
+/// A window over positions, of which the maximum or the mean is returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool1d<const MAX: bool> {
     pub size: usize,
@@ -69,7 +69,7 @@ impl<const MAX: bool> LayerType for Pool1d<MAX> {
         if !cx.fields.are_sound(&["size", "padding"]) {
             return None;
         }
-        // A stride that is wrong changes nothing about whether one window fits.
+        // A wrong stride does not affect whether one window fits.
         let Some(outputs) = window_output(positions, self.size, self.stride.max(1), self.padding, 1) else {
             let found = format!("windows of {} on {positions} positions", self.size);
             cx.fail("size", found, "the window must fit into the sequence: use a smaller one");

@@ -1,4 +1,4 @@
-//! `position`: adds to each position of a sequence what distinguishes it from the others.
+//! `position`: adds a row to each position of a sequence, so that positions can be distinguished.
 
 use super::{LayerKind, LayerType};
 use crate::model::draw::Draw;
@@ -6,12 +6,12 @@ use crate::model::infer::Infer;
 use crate::model::schema::{FieldSpec, Lens};
 use crate::tensor::Shape;
 
-/// What is added at a position.
+/// The rows that are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PositionKind {
     /// A learned row; weight `[T, D]`.
     Learned,
-    /// Sines in even columns and cosines in odd ones, of wavelengths that grow to 10,000 turns (Vaswani et al. 2017).
+    /// Sines in even columns and cosines in odd ones, with wavelengths that grow to 10,000 turns (Vaswani et al. 2017).
     Sinusoidal,
 }
 
@@ -28,7 +28,7 @@ const KIND: Lens<Position, usize> = Lens {
 
 impl LayerType for Position {
     const KIND: LayerKind =
-        LayerKind::new("position", "Position", "Adds to each position of a sequence a row of its own.");
+        LayerKind::new("position", "Position", "Adds a different row to each position of a sequence.");
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::option("kind", &["learned", "sinusoidal"], KIND)
         .help("Learned rows, or fixed sines and cosines.")];
 

@@ -1,4 +1,4 @@
-//! What `rnn`, `gru` and `lstm` share: fields, shape rule and parameters.
+//! The common part of `rnn`, `gru` and `lstm`: fields, shape rule and parameters.
 
 use crate::model::cell::Cell;
 use crate::model::draw::Draw;
@@ -15,7 +15,7 @@ pub struct Recurrent {
     pub units: usize,
     /// Whether a second direction reads from the end.
     pub bidirectional: bool,
-    /// Whether only the final state of each direction is given.
+    /// Whether only the final state of each direction is returned.
     pub last: bool,
 }
 
@@ -25,8 +25,8 @@ const REVERSE: [ParamKind; 4] =
     [ParamKind::WeightIhReverse, ParamKind::WeightHhReverse, ParamKind::BiasIhReverse, ParamKind::BiasHhReverse];
 
 impl Recurrent {
-    /// The parameters of each direction, that from the beginning first: `weight_ih`, `weight_hh`, `bias_ih`,
-    /// `bias_hh`.
+    /// The parameters of each direction, first the one that reads from the beginning: `weight_ih`, `weight_hh`,
+    /// `bias_ih`, `bias_hh`.
     #[must_use]
     pub fn directions(self) -> &'static [[ParamKind; 4]] {
         const BOTH: [[ParamKind; 4]; 2] = [FORWARD, REVERSE];
@@ -61,14 +61,14 @@ impl Recurrent {
         Some(if self.last { Shape::from([self.outputs()]) } else { Shape::from([positions, self.outputs()]) })
     }
 
-    /// The layer for random networks: units, both directions, and what is given.
+    /// The layer for random networks: units, both directions, and which states are returned.
     pub(super) fn drawn(draw: &mut Draw, cell: Cell) -> Self {
         let most = draw.size().sample / 40;
         let units = draw.extreme_or(&[1], |d| d.between(1, most));
         Self { cell, units, bidirectional: draw.coin(0.3), last: draw.coin(0.4) }
     }
 
-    /// The same with the shape of its input; only an even number of values can be shared by two directions.
+    /// The same with the shape of its input; two directions need an even number of values.
     pub(super) fn kept(self, input: &Shape) -> Self {
         let Some(&width) = input.0.last() else { return self };
         let bidirectional = self.bidirectional && width.is_multiple_of(2);
@@ -89,7 +89,7 @@ pub(super) const fn bidirectional<T>(lens: Lens<T, bool>) -> FieldSpec<T> {
         .help("A second direction reads the sequence from its end; the outputs are side by side.")
 }
 
-/// What is given, by position in [`RETURNED`]: each position's state, or the last of each direction.
+/// Which states are returned, by index in [`RETURNED`]: each position's state, or the last one of each direction.
 pub(super) const fn returned<T>(lens: Lens<T, usize>) -> FieldSpec<T> {
     FieldSpec::<T>::option("return", &RETURNED, lens).help("The state at every position, or the final one alone.")
 }

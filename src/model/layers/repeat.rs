@@ -1,4 +1,4 @@
-//! `repeat`: a block of layers, several times with the same weights; how often may be chosen at every step.
+//! `repeat`: a block of layers, applied several times with the same weights; each step may choose how often.
 
 use super::{LayerKind, LayerSpec, LayerType};
 use crate::model::choose::Choice;
@@ -10,12 +10,12 @@ use crate::model::path::ListField;
 use crate::model::schema::{FieldSpec, lens};
 use crate::tensor::Shape;
 
-/// `f` applied `times` times with the same weights, or as often as each step chooses: not at all up to `times` times.
+/// `f` applied `times` times with the same weights, or as often as each step chooses, from 0 to `times` times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Repeat {
     pub times: usize,
     pub layers: Vec<LayerSpec>,
-    /// How often each step applies it, and evaluation; `times` times where nothing is said.
+    /// How often each step, and evaluation, applies it; `times` times by default.
     pub choosing: Choosing,
 }
 
@@ -28,7 +28,7 @@ impl LayerType for Repeat {
         FieldSpec::<Self>::count("times", lens!(times)).help("How often the block is applied, with the same weights."),
         choose_field!(optional)
             .help("How often each step applies it, from 0: cycle 1, 2 or random 0.2, 0.3, 0.5. Empty: `times` times."),
-        evaluate_field!().help("How often evaluation applies it, where steps choose; usual is `times`."),
+        evaluate_field!().help("How often evaluation applies it, if steps choose; usually `times`."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 

@@ -16,13 +16,13 @@ use std::ops::Bound;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Residual {
     pub layers: Vec<LayerSpec>,
-    /// Whether each step runs the layers, and evaluation; all do where nothing is said.
+    /// Whether each step, and evaluation, runs the layers; all do by default.
     pub choosing: Choosing,
-    /// The probability with which a step runs the layers; 1 where every step does.
+    /// The probability with which a step runs the layers; 1 if every step does.
     pub keep: f64,
 }
 
-const WHAT: &str = "1 where the layers are run, 0 where the input is passed on";
+const WHAT: &str = "1 to run the layers, 0 to return the input";
 const KEEP: Range = Range::Real {
     from: Bound::Excluded(0.0),
     to: Bound::Included(1.0),
@@ -39,7 +39,7 @@ impl LayerType for Residual {
             .default(|_| FieldValue::Number(1.0))
             .within(KEEP)
             .help("Stochastic depth: the share of the steps that run the layers, whose output is divided by it."),
-        evaluate_field!().help("0 where evaluation leaves the layers out, where steps choose; usual is 1."),
+        evaluate_field!().help("0 if evaluation skips the layers, if steps choose; usually 1."),
     ];
     const LISTS: Option<ListField> = Some(ListField::Layers);
 
@@ -49,13 +49,13 @@ impl LayerType for Residual {
 
     fn check(&self, fields: &mut FieldChecks<'_>) {
         let (chooses, keeps) = (self.choosing.how.is_some(), self.keep != 1.0);
-        // The share that `keep` gives is a choice too.
+        // The probability `keep` is a choice too.
         match keeps {
             true => self.choosing.check_required(1, WHAT, fields),
             false => self.choosing.check(1, WHAT, fields),
         }
         if chooses && keeps && fields.are_sound(&["choose", "keep"]) {
-            fields.fail("keep", "the layer has `choose` and `keep`", "take one of the two away: both choose");
+            fields.fail("keep", "the layer has `choose` and `keep`", "remove one of the two: both choose");
         }
     }
 

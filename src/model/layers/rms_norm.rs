@@ -19,7 +19,7 @@ impl LayerType for RmsNorm {
     const KIND: LayerKind = LayerKind::new(
         "rms_norm",
         "RmsNorm",
-        "Scales each sample by the root mean square of its last axis, without centring it.",
+        "Divides each sample by the root mean square of its last axis, without centring it.",
     );
     const FIELDS: &'static [FieldSpec<Self>] =
         &[eps(lens!(eps), |_| FieldValue::Number(1e-6), "Added to the mean square.")];

@@ -1,4 +1,4 @@
-//! `rnn`: a state that is a function of the input and of the state before (Elman 1990).
+//! `rnn`: a state that is a function of the input and of the preceding state (Elman 1990).
 
 use super::recurrent::{self, Recurrent, last};
 use super::{LayerKind, LayerType};
@@ -15,7 +15,7 @@ pub struct Rnn {
     pub units: usize,
     /// Whether a second direction reads from the end.
     pub bidirectional: bool,
-    /// Whether only the final state of each direction is given.
+    /// Whether only the final state of each direction is returned.
     pub last: bool,
 }
 
@@ -23,7 +23,7 @@ const NONLINEARITIES: [&str; 2] = ["tanh", "relu"];
 const NONLINEARITY: Lens<Rnn, usize> = Lens { get: |l| usize::from(l.relu), set: |l, i| l.relu = i == 1 };
 
 impl Rnn {
-    /// The layer as one of its family.
+    /// The layer as a generic recurrent layer.
     #[must_use]
     pub const fn recurrent(self) -> Recurrent {
         let Self { relu, units, bidirectional, last } = self;

@@ -17,7 +17,7 @@ pub enum TakeAt {
 }
 
 impl TakeAt {
-    /// The position among so many.
+    /// The index for a sequence of this length.
     #[must_use]
     pub const fn position(self, positions: usize) -> usize {
         match self {

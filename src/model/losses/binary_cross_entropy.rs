@@ -1,4 +1,4 @@
-//! `binary_cross_entropy`: the cross entropy of the sigmoid of logits with targets that are 0 or 1, each by itself.
+//! `binary_cross_entropy`: the cross entropy of the sigmoid of each logit with a target that is 0 or 1.
 
 use super::loss_type::{LossRule, LossType, Targets, plain_loss};
 use super::point_fn::PointFn;

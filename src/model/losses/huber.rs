@@ -1,4 +1,4 @@
-//! `huber`: half the squared error where it is small, and as steep as there everywhere else.
+//! `huber`: half the squared error if it is small, otherwise linear with the same slope as at the border.
 
 use super::loss_type::{LossRule, LossType, Targets};
 use super::point_fn::PointFn;
@@ -9,7 +9,7 @@ use std::ops::Bound;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Huber {
-    /// The error from which on the loss is no longer squared.
+    /// The error at which the loss becomes linear.
     pub delta: f64,
 }
 
@@ -19,12 +19,13 @@ const DELTA: Range =
 impl LossType for Huber {
     const NAME: &'static str = "huber";
     const TITLE: &'static str = "Huber loss";
-    const ABOUT: &'static str = "For values with outliers; small errors count squared, large ones by their size.";
+    const ABOUT: &'static str =
+        "For values with outliers; small errors count squared, large ones by their absolute value.";
     const FIELDS: &'static [FieldSpec<Self>] = &[FieldSpec::<Self>::real("loss.delta", lens!(delta))
         .default(|_| FieldValue::Number(1.0))
         .within(DELTA)
         .label("delta")
-        .help("Errors up to it count squared, larger ones by their size.")];
+        .help("Errors up to it count squared, larger ones by their absolute value.")];
     const TARGETS: Targets = Targets::Values;
 
     fn example() -> Self {

@@ -1,4 +1,4 @@
-//! What a loss declares of itself, and what follows from it for any of them.
+//! What a loss declares about itself, and functions for any loss.
 
 use super::point_fn::PointFn;
 use crate::model::draw::Draw;
@@ -33,7 +33,7 @@ pub enum LossRule {
     },
 }
 
-/// What is known of a loss before its step is built.
+/// The properties of a loss that do not depend on a step.
 pub trait LossType: Copy + Debug + PartialEq + 'static {
     /// The name in presets.
     const NAME: &'static str;
@@ -54,19 +54,19 @@ pub trait LossType: Copy + Debug + PartialEq + 'static {
         Self::example()
     }
 
-    /// How far it is from the simplest loss, for who makes networks smaller.
+    /// The distance from the simplest loss, for reducing networks.
     fn cost(&self) -> usize {
         1
     }
 
     fn rule(&self) -> LossRule;
 
-    /// What an output must be that it does not take, as help for the user.
+    /// The required output, as help if the loss does not accept an output.
     fn refusal(_output: &Shape) -> Option<&'static str> {
         None
     }
 
-    /// The expression in Python, of `output` and `y`; `is_plain` leaves out what belongs to training alone.
+    /// The expression in Python, of `output` and `y`; `is_plain` omits what belongs only to training.
     fn pytorch(&self, is_plain: bool) -> String;
 }
 

@@ -1,4 +1,4 @@
-//! The losses, one file each: fields, defaults, ranges, which targets they take and on which outputs.
+//! The losses, one file for each: fields, defaults, ranges, the targets they take and the outputs they apply to.
 //!
 //! A new loss is a file with a struct that implements [`LossType`], and its name in the list of `each_loss!`. Names,
 //! definitions and defaults are PyTorch's.
@@ -29,14 +29,14 @@ use super::spec::Fields;
 use crate::tensor::Shape;
 use serde_json::{Map, Value};
 
-/// The list of losses, in the order in which they are offered, for whatever is made for each of them.
+/// The list of losses, in the order in which they are offered, for code that must be generated for each of them.
 ///
 /// `each_loss!(spec, loss => expression)` is the value of the expression with `loss` bound to the struct that a
 /// [`LossSpec`] holds.
 macro_rules! each_loss {
     (@all [define] $($Name:ident)*) => {
         $crate::model::schema::family! {
-            /// The loss; the mean over the batch. Names of fields are whole paths.
+            /// The loss, averaged over the batch. Names of fields are whole paths.
             LossSpec: $($Name)*
         }
     };
@@ -80,7 +80,7 @@ impl LossSpec {
         self.targets() == Targets::Classes
     }
 
-    /// Whether the step can say which share of its answers is right.
+    /// Whether the step can compute the share of its correct answers.
     #[must_use]
     pub fn has_accuracy(&self) -> bool {
         self.targets() != Targets::Values
@@ -91,7 +91,7 @@ impl LossSpec {
         each_loss!(self, loss => loss.rule())
     }
 
-    /// What an output of one sample must be, where this one does not suit.
+    /// The required shape of an output for one sample, if this one is not suitable.
     #[must_use]
     pub fn refusal(&self, output: &Shape) -> Option<&'static str> {
         each_loss!(self, loss => refusal_of(loss, output))
@@ -99,13 +99,13 @@ impl LossSpec {
 
     fields_by_name!(each_loss, fields_of);
 
-    /// The expression in Python, of `output` and `y`; `is_plain` leaves out what belongs to training alone.
+    /// The expression in Python, of `output` and `y`; `is_plain` omits what belongs only to training.
     #[must_use]
     pub fn pytorch(&self, is_plain: bool) -> String {
         each_loss!(self, loss => loss.pytorch(is_plain))
     }
 
-    /// How far it is from the simplest loss.
+    /// The distance from the simplest loss.
     pub(super) fn cost(&self) -> usize {
         each_loss!(self, loss => loss.cost())
     }
@@ -115,7 +115,7 @@ impl LossSpec {
         each_loss!(self, loss => findings(loss))
     }
 
-    /// Reads a loss; `None` where the document names none that there is.
+    /// Reads a loss; `None` if the document names none or an unknown one.
     pub(super) fn read(f: &mut Fields<'_>) -> Option<Self> {
         let kind = f.choice("type", &Self::NAMES.map(|name| (name, name)), true)?;
         let mut loss = Self::example(kind)?;
@@ -139,12 +139,13 @@ impl LossSpec {
         loss
     }
 
-    /// The loss of one sample, or of any other values that the mean is taken over, in f64. `None` of a loss on classes.
+    /// The loss of one sample, or of any other values that the mean is taken over, in f64. `None` for a loss on
+    /// classes.
     #[must_use]
     pub fn of_values(&self, output: &[f32], target: &[f32]) -> Option<f64> {
         let of = |(y, t): (&f32, &f32)| match self.rule() {
             LossRule::SoftmaxCrossEntropy { .. } => None,
-            // As the step does, it subtracts in f32.
+            // Like the step, it subtracts in f32.
             LossRule::SquaredError => Some(f64::from(y - t).powi(2)),
             LossRule::Pointwise { func, delta } => Some(func.value(f64::from(*y), f64::from(*t), delta)),
         };
@@ -153,19 +154,19 @@ impl LossSpec {
     }
 }
 
-/// Whether an output says what a target of 0 or 1 is: above 0 is 1. Never where it is no number.
+/// Whether an output agrees with a target of 0 or 1: above 0 means 1. False for NaN.
 #[must_use]
 pub fn is_right(output: f32, target: f32) -> bool {
     answer(output) == Some(target > 0.5)
 }
 
-/// The answer that a logit gives: yes where its probability is above one half. None where it is no number.
+/// The answer of a logit: yes if its probability is above one half. `None` for NaN.
 #[must_use]
 pub fn answer(logit: f32) -> Option<bool> {
     (!logit.is_nan()).then_some(logit > 0.0)
 }
 
-/// The probability of yes that a logit gives: its sigmoid. NaN where it is no number.
+/// The probability of yes for a logit: its sigmoid. NaN for NaN.
 #[must_use]
 pub fn probability(logit: f32) -> f32 {
     (1.0 / (1.0 + (-f64::from(logit)).exp())) as f32
@@ -176,8 +177,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_pytorch() {
-        // torch.nn.functional on output [-3, 0.25, 40] and target [0, 1, 0]; huber with delta 0.5.
+    fn values_equal_those_of_pytorch() {
+        // The values of torch.nn.functional for output [-3, 0.25, 40] and target [0, 1, 0]; huber with delta 0.5.
         let (output, target) = ([-3.0, 0.25, 40.0], [0.0, 1.0, 0.0]);
         let of = |name: &str| {
             let mut loss = LossSpec::example(name).unwrap();
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_right_on_its_side_of_zero() {
+    fn a_yes_or_no_prediction_is_correct_on_its_side_of_zero() {
         assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
         assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
         assert_eq!((answer(f32::NAN), answer(1e-30), answer(0.0)), (None, Some(true), Some(false)));
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_probability_is_the_sigmoid_of_a_logit() {
-        // torch.sigmoid in float64.
+        // The values of torch.sigmoid in float64.
         for (logit, expected) in [(0.0, 0.5), (2.0, 0.880_797_1), (-20.0, 2.061_153_7e-9), (-1e4, 0.0), (1e4, 1.0)] {
             assert!((probability(logit) - expected).abs() <= 1e-7 * expected, "{logit}: {}", probability(logit));
         }

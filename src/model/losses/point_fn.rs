@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 pub enum PointFn {
     /// `-t ln(sigmoid(y)) - (1 - t) ln(1 - sigmoid(y))`, where `y` is a logit.
     BinaryCrossEntropy,
-    /// `|y - t|`; the derivative is 0 where both are equal.
+    /// `|y - t|`; the derivative is 0 if both are equal.
     L1,
-    /// `(y - t)^2 / 2` where that is at most `delta` apart, otherwise `delta (|y - t| - delta / 2)`.
+    /// `(y - t)^2 / 2` if the difference is at most `delta`, otherwise `delta (|y - t| - delta / 2)`.
     Huber,
 }
 
@@ -27,7 +27,7 @@ impl PointFn {
         }
     }
 
-    /// The value in f64; NaN where the output or the target is.
+    /// The value in f64; NaN if the output or the target is NaN.
     #[must_use]
     pub fn value(self, y: f64, t: f64, delta: f64) -> f64 {
         match self {

@@ -1,4 +1,4 @@
-//! `adam` and `adamw`: steps by the mean of the gradients over the root of the mean of their squares.
+//! `adam` and `adamw`: steps by the mean of the gradients divided by the root of the mean of their squares.
 
 use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
@@ -6,7 +6,7 @@ use crate::model::field_value::FieldValue;
 use crate::model::schema::{FieldSpec, Range, lens};
 use std::ops::Bound;
 
-/// `DECOUPLED`: whether weight decay shrinks the parameters apart from the gradient.
+/// `DECOUPLED`: whether weight decay is applied to the parameters directly and not through the gradient.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamLike<const DECOUPLED: bool> {
     pub lr: f64,

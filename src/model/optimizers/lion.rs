@@ -1,4 +1,4 @@
-//! `lion`: steps of one size, by the sign of a mean of the gradients.
+//! `lion`: steps of equal size, by the sign of a mean of the gradients.
 
 use super::optimizer_type::{OptimizerType, UpdateRule, betas, lr, weight_decay};
 use crate::model::draw::Draw;
@@ -46,7 +46,7 @@ impl OptimizerType for Lion {
     const FIELDS: &'static [FieldSpec<Self>] = &[
         lr::<Self>(lens!(lr)).default(|_| FieldValue::Number(1e-4)),
         betas::<Self>(lens!(betas), |_| FieldValue::Numbers([0.9, 0.99]))
-            .help("Share of the mean in the direction of a step, and decay of the mean."),
+            .help("The share of the running mean in the direction of a step, and the decay of the mean."),
         weight_decay::<Self>(lens!(weight_decay)),
     ];
 

@@ -1,8 +1,8 @@
-//! The optimizers, one file each: fields, defaults, ranges, what they keep for each parameter, and the update rule.
+//! The optimizers, one file for each: fields, defaults, ranges, their state for each parameter, and the update rule.
 //!
 //! A new optimizer is a file with a struct that implements [`OptimizerType`], its name in the list of
-//! `each_optimizer!`, and its rule in [`UpdateRule`] where the rule is new. Names, definitions and defaults are
-//! PyTorch's, where it has the optimizer.
+//! `each_optimizer!`, and its rule in [`UpdateRule`] if the rule is new. Names, definitions and defaults are PyTorch's,
+//! if it has the optimizer.
 
 mod adam;
 mod lion;
@@ -23,7 +23,7 @@ use super::schema::{FieldView, fields_by_name, names};
 use super::spec::Fields;
 use serde_json::{Map, Value};
 
-/// The list of optimizers, in the order in which they are offered, for whatever is made for each of them.
+/// The list of optimizers, in the order in which they are offered, for code that must be generated for each of them.
 ///
 /// `each_optimizer!(spec, optimizer => expression)` is the value of the expression with `optimizer` bound to the struct
 /// that an [`OptimizerSpec`] holds.
@@ -35,7 +35,7 @@ macro_rules! each_optimizer {
         }
 
         impl OptimizerSpec {
-            /// Of every optimizer, in how many ways it is drawn.
+            /// For every optimizer, the number of ways in which it is drawn.
             const WAYS: [usize; Self::NAMES.len()] = [$($Name::WAYS),*];
         }
     };
@@ -61,7 +61,7 @@ impl OptimizerSpec {
 
     names!(each_optimizer, name_of, title_of);
 
-    /// The text of the class of that name in Python, where PyTorch has none.
+    /// The Python text of the class with that name, if PyTorch has none.
     #[must_use]
     pub fn pytorch_class(&self) -> Option<&'static str> {
         each_optimizer!(self, o => pytorch_class_of(o))
@@ -79,7 +79,7 @@ impl OptimizerSpec {
         each_optimizer!(self, o => number(o, "optimizer.weight_decay"))
     }
 
-    /// The same optimizer at other rates.
+    /// The same optimizer with other rates.
     #[must_use]
     pub fn at_rates(mut self, lr: f64, weight_decay: f64) -> Self {
         self.set("optimizer.lr", &FieldValue::Number(lr));
@@ -89,7 +89,7 @@ impl OptimizerSpec {
 
     fields_by_name!(each_optimizer, fields_of);
 
-    /// The names of what all optimizers keep for each parameter.
+    /// The names of the states of all optimizers.
     #[must_use]
     pub fn all_states() -> Vec<&'static str> {
         let all = Self::NAMES.iter().filter_map(|name| Self::example(name));
@@ -111,19 +111,19 @@ impl OptimizerSpec {
         each_optimizer!(self, o => o.corrected())
     }
 
-    /// Whether weight decay is apart from the gradient.
+    /// Whether weight decay is decoupled from the gradient.
     #[must_use]
     pub fn is_decoupled(&self) -> bool {
         each_optimizer!(self, o => o.is_decoupled())
     }
 
-    /// The state that is a share of the gradient after the first step, with that share.
+    /// The state that is proportional to the gradient after the first step, with the factor.
     #[must_use]
     pub fn first_gradient(&self) -> Option<(&'static str, f64)> {
         each_optimizer!(self, o => o.first_gradient())
     }
 
-    /// How far it is from the simplest optimizer.
+    /// The distance from the simplest optimizer.
     pub(super) fn cost(&self) -> usize {
         each_optimizer!(self, o => o.cost())
     }
@@ -133,8 +133,8 @@ impl OptimizerSpec {
         each_optimizer!(self, o => findings(o))
     }
 
-    /// Reads an optimizer, or a plain one with the rates of the document where it names none that there is.
-    /// Other fields of its object are left to others.
+    /// Reads an optimizer. If the document names none that exists, returns a plain one with the document's rates. Other
+    /// fields of its object are read elsewhere.
     pub(super) fn read(f: &mut Fields<'_>) -> Result<Self, Self> {
         let kind = f.choice("type", &Self::NAMES.map(|name| (name, name)), true);
         match kind.and_then(Self::example) {
@@ -157,10 +157,10 @@ impl OptimizerSpec {
         map
     }
 
-    /// One of all ways of all optimizers, at these rates.
+    /// One of all ways of all optimizers, with these rates.
     pub(super) fn drawn(draw: &mut Draw, lr: f64, weight_decay: f64) -> Self {
-        // Seeds have had their networks in this order since there were three optimizers: the first, then the last to
-        // the second.
+        // The order of the optimizers for random seeds has been fixed since there were three: the first, then the last
+        // to the second.
         let order = std::iter::once(0).chain((1..Self::NAMES.len()).rev());
         let all: Vec<(usize, usize)> = order.flat_map(|o| (0..Self::WAYS[o]).map(move |way| (o, way))).collect();
         let (chosen, way) = all[draw.between(0, all.len() - 1)];

@@ -1,4 +1,4 @@
-//! What an optimizer declares of itself, the fields that several have, and what follows from it for any of them.
+//! What an optimizer declares about itself, fields that several optimizers have, and functions for any optimizer.
 
 use crate::model::draw::Draw;
 use crate::model::field_value::FieldValue;
@@ -30,7 +30,7 @@ impl UpdateRule {
         }
     }
 
-    /// What is kept for each element of a parameter, by name; all zero before the first step.
+    /// The state for each element of a parameter, by name; zero before the first step.
     #[must_use]
     pub const fn states(&self) -> &'static [&'static str] {
         match *self {
@@ -47,33 +47,33 @@ impl UpdateRule {
     }
 }
 
-/// What is known of an optimizer before its step is built.
+/// The properties of an optimizer that do not depend on a step.
 pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
     /// The name in presets.
     const NAME: &'static str;
-    /// The name for people, which is that of PyTorch's class.
+    /// The name for the user, which is that of PyTorch's class.
     const TITLE: &'static str;
-    /// The text of that class in Python, where PyTorch has none: a subclass of `torch.optim.Optimizer`, named
+    /// The text of that class in Python, if PyTorch has none: a subclass of `torch.optim.Optimizer`, named
     /// [`Self::TITLE`], that takes the fields as arguments.
     const PYTORCH_CLASS: Option<&'static str> = None;
     /// The fields in the order in which they are written and shown.
     const FIELDS: &'static [FieldSpec<Self>];
-    /// In how many ways random networks draw it.
+    /// The number of ways in which random networks draw it.
     const WAYS: usize = 1;
 
-    /// The optimizer with sensible fields, and with all that it can keep for each parameter.
+    /// The optimizer with sensible fields, and with all the state that it can have.
     fn example() -> Self;
 
-    /// Draws what is frozen into the step; learning rate and weight decay are those of [`Self::example`]. `way` counts
-    /// from 0.
+    /// Draws the fields that are frozen into the step; learning rate and weight decay are those of [`Self::example`].
+    /// `way` counts from 0.
     fn drawn(draw: &mut Draw, way: usize) -> Self;
 
-    /// What the ranges of the fields cannot say: the field with what was found and what is allowed.
+    /// What the ranges of the fields cannot express: the field with what was found and what is allowed.
     fn check(&self) -> Option<(&'static str, String, &'static str)> {
         None
     }
 
-    /// How far it is from the simplest optimizer, for who makes networks smaller.
+    /// The distance from the simplest optimizer, for reducing networks.
     fn cost(&self) -> usize;
 
     /// The update rule.
@@ -84,13 +84,13 @@ pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
         None
     }
 
-    /// Whether weight decay is apart from the gradient.
+    /// Whether weight decay is decoupled from the gradient.
     fn is_decoupled(&self) -> bool {
         false
     }
 
-    /// The state that is a share of the gradient after the first step, with that share; weight decay is in it unless it
-    /// is decoupled.
+    /// The state that is proportional to the gradient after the first step, with the factor; it includes weight decay
+    /// unless that is decoupled.
     fn first_gradient(&self) -> Option<(&'static str, f64)> {
         None
     }
@@ -105,18 +105,18 @@ const DECAY: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e
 
 /// The learning rate, which must be given unless a default is added.
 pub(super) const fn lr<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
-    let help = "Live: it can change while the recorded step is replayed.";
+    let help = "Can change while the recorded step is replayed.";
     FieldSpec::real("optimizer.lr", lens).within(LR).label("learning rate").help(help).live()
 }
 
-/// The weight decay. A preset says what it does, so that the default of every optimizer is none, also where PyTorch's
-/// is another.
+/// The weight decay. A preset contains all its settings, so that the default of every optimizer is zero, also if
+/// PyTorch's is another.
 pub(super) const fn weight_decay<T>(lens: Lens<T, f64>) -> FieldSpec<T> {
     let field = FieldSpec::real("optimizer.weight_decay", lens).default(|_| FieldValue::Number(0.0)).within(DECAY);
     field.label("weight decay").help("Pulls parameters towards zero.").live()
 }
 
-/// The shares that two running means keep.
+/// The decay rates of two running means.
 pub(super) const fn betas<T>(lens: Lens<T, [f64; 2]>, default: fn(&T) -> FieldValue) -> FieldSpec<T> {
     FieldSpec::reals("optimizer.betas", lens).default(default).within(Range::SHARE).label("betas")
 }

@@ -22,14 +22,14 @@ impl OptimizerType for Sgd {
             .default(|_| FieldValue::Number(0.0))
             .within(Range::SHARE)
             .label("momentum")
-            .help("Share of the last step's direction that is kept."),
+            .help("The share of the last update that is added to the next one."),
         FieldSpec::<Self>::flag("optimizer.nesterov", lens!(nesterov))
             .default(|_| FieldValue::Flag(false))
             .label("nesterov")
-            .help("Looks ahead along the momentum."),
+            .help("Uses Nesterov momentum."),
         weight_decay::<Self>(lens!(weight_decay)),
     ];
-    /// Plain, and with momentum.
+    /// Without and with momentum.
     const WAYS: usize = 2;
 
     fn example() -> Self {

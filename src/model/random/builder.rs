@@ -1,4 +1,4 @@
-//! Layers that fit each other, one behind the other.
+//! Builds lists of layers that fit each other.
 
 use crate::model::draw::Draw;
 use crate::model::{
@@ -6,13 +6,13 @@ use crate::model::{
 };
 use crate::tensor::Shape;
 
-/// Blocks are nested at most this deep.
+/// The largest depth of nested blocks.
 const DEPTH: usize = 3;
 
-/// Whether a network may be drawn; it is asked about single layers too.
+/// Whether a network may be drawn; it is also called for single layers.
 pub type Filter<'a> = &'a dyn Fn(&Model) -> bool;
 
-/// Puts layers together that fit each other.
+/// Builds layers that fit each other.
 pub(super) struct Builder<'a> {
     pub(super) draw: &'a mut Draw,
     pub(super) batch: usize,
@@ -22,7 +22,7 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Layers that choose what they do are put in afterwards, with numbers of their own.
+    /// Layers that choose are inserted later, with separate random numbers.
     pub(super) fn new(draw: &'a mut Draw, batch: usize, filter: Filter<'a>) -> Self {
         let kinds = LayerKind::ALL.into_iter().filter(|kind| kind.example().choice().is_none()).collect();
         Self { draw, batch, filter, kinds }
@@ -36,7 +36,7 @@ impl<'a> Builder<'a> {
             if keep {
                 layer.keep_shape(&shape);
             }
-            // A layer that keeps a large input's shape is always allowed, so that this ends.
+            // A layer that keeps a large input's shape is always allowed, so that this loop ends.
             let limit = self.draw.size().sample.max(shape.len());
             let output = self.output_of(&layer, &shape);
             if let Some(output) = output.filter(|o| o.len() <= limit && (!keep || *o == shape)) {
@@ -47,10 +47,10 @@ impl<'a> Builder<'a> {
         (layers, shape)
     }
 
-    /// A layer of any kind; `None` where the kind is too deep here, or not wanted as often as others.
+    /// A layer of any kind; `None` if the kind is too deep here, or was rejected because it is rarely wanted.
     fn layer(&mut self, input: &Shape, depth: usize) -> Option<LayerSpec> {
         let mut layer = self.draw.pick(&self.kinds).drawn(self.draw, input);
-        // A shape without its image leaves nothing for half of the layers to do.
+        // Half of the layers have no effect on a shape that is not an image.
         let gives_features = || self.output_of(&layer, input).is_some_and(|o| o.rank() == 1);
         if input.rank() > 1 && gives_features() && self.draw.coin(0.6) {
             return None;
@@ -67,7 +67,7 @@ impl<'a> Builder<'a> {
         Some(layer)
     }
 
-    /// A layer's output for an input, where it takes it and may be drawn: the checker's own answer.
+    /// A layer's output for an input, if it accepts it and may be drawn; this is the checker's own answer.
     fn output_of(&self, layer: &LayerSpec, input: &Shape) -> Option<Shape> {
         let preset = Preset {
             name: String::new(),
@@ -82,7 +82,7 @@ impl<'a> Builder<'a> {
             train: None,
         };
         let checked = check(&preset);
-        // That nothing in a single layer can be trained is no mistake of the layer.
+        // A single layer without trainable parameters is not a mistake of the layer.
         if checked.diagnostics.iter().any(|mistake| mistake.layer.is_some()) {
             return None;
         }

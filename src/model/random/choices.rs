@@ -1,4 +1,4 @@
-//! Adds to a random network what makes its steps differ: layers that choose, and short batches.
+//! Makes the steps of a random network differ: layers that choose, and short batches.
 
 use super::data::left_over;
 use crate::model::draw::Draw;
@@ -6,16 +6,16 @@ use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatt
 use crate::model::{LastBatch, LayerPath, LayerSpec, ListPath, Preset, check};
 use crate::tensor::Shape;
 
-/// The shares of the blocks and layers in these that choose.
-const OF_BLOCKS: f64 = 0.6;
-const OF_LAYERS: f64 = 0.2;
+/// The share of blocks that choose, and of other layers that are replaced by a branch, in networks whose layers choose.
+const BLOCK_SHARE: f64 = 0.6;
+const LAYER_SHARE: f64 = 0.2;
 
 /// Makes the steps of some networks differ: layers choose, or the last batch of an epoch is short, provided that the
 /// network is still valid.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let share = draw.size().choosing;
     let chooses = draw.coin(share);
-    // From a copy, so that what layers choose does not depend on it.
+    // A copy of the generator is used, so that this decision does not change the choices of layers.
     let is_short = draw.clone().coin(share);
     if chooses {
         let_layers_choose(draw, preset, output);
@@ -25,7 +25,7 @@ pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     }
 }
 
-/// Keeps the samples at the end of an epoch that are fewer than a batch.
+/// Lets the last batch of an epoch be short, if the network stays valid.
 fn shorten_last_batch(preset: &mut Preset) {
     let mut short = preset.clone();
     let Some(data) = &mut short.data else { return };
@@ -38,18 +38,18 @@ fn shorten_last_batch(preset: &mut Preset) {
 }
 
 fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
-    // From the end on, so that the places of layers that are still to come stay.
-    let mut places = Vec::new();
-    gather(&preset.layers, &ListPath::default(), &mut places);
-    for path in places.iter().rev() {
+    // Backwards, so that the paths of the remaining layers stay valid.
+    let mut paths = Vec::new();
+    collect_paths(&preset.layers, &ListPath::default(), &mut paths);
+    for path in paths.iter().rev() {
         let Some(layer) = preset.layer(path).cloned() else { continue };
         let mut other = layer.clone();
-        if draw.coin(OF_BLOCKS) {
+        if draw.coin(BLOCK_SHARE) {
             other.draw_choice(draw);
         }
-        // The first layer takes the network's inputs, or has the table that others use.
+        // The first layer reads the network's inputs, or has the embedding weight that tied layers use.
         let is_first = path.depth() == 1 && path.index() == Some(0);
-        if other == layer && !is_first && draw.coin(OF_LAYERS) {
+        if other == layer && !is_first && draw.coin(LAYER_SHARE) {
             let head = (path.depth() == 1 && draw.coin(0.5)).then(|| exit(draw, output));
             other = LayerSpec::BranchLayer(branch(draw, &layer, head));
         }
@@ -59,20 +59,20 @@ fn let_layers_choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
         let (at, head) = (draw.between(1, preset.layers.len()), exit(draw, output));
         let before = preset.layers.clone();
         preset.layers.insert(at, head);
-        restore_where_wrong(preset, before);
+        restore_if_invalid(preset, before);
     }
 }
 
-/// The places of all layers, outer ones before those inside them.
-fn gather(layers: &[LayerSpec], list: &ListPath, places: &mut Vec<LayerPath>) {
+/// The paths of all layers, outer ones before those inside them.
+fn collect_paths(layers: &[LayerSpec], list: &ListPath, paths: &mut Vec<LayerPath>) {
     for (index, layer) in layers.iter().enumerate() {
         let path = list.child(index);
-        places.push(path.clone());
-        layer.lists().into_iter().for_each(|(id, inside)| gather(inside, &path.list(id), places));
+        paths.push(path.clone());
+        layer.lists().into_iter().for_each(|(id, inside)| collect_paths(inside, &path.list(id), paths));
     }
 }
 
-/// A branch of which one path is the layer; another has none, or gives what the layer gives.
+/// A branch in which one path is the layer; another path is empty, or returns what the layer returns.
 fn branch(draw: &mut Draw, layer: &LayerSpec, head: Option<LayerSpec>) -> BranchLayer {
     let mut branch = BranchLayer::drawn(draw, &Shape::default());
     for path in &mut branch.paths {
@@ -90,7 +90,7 @@ fn branch(draw: &mut Draw, layer: &LayerSpec, head: Option<LayerSpec>) -> Branch
     branch
 }
 
-/// An exit whose head gives this shape.
+/// An exit whose head returns this shape.
 fn exit(draw: &mut Draw, output: &Shape) -> LayerSpec {
     let mut exit = EarlyExit::drawn(draw, output);
     if output.rank() == 1 {
@@ -101,16 +101,18 @@ fn exit(draw: &mut Draw, output: &Shape) -> LayerSpec {
     LayerSpec::EarlyExit(exit)
 }
 
-/// Puts a layer into the place of another, where the network is right with it.
+/// Replaces a layer by another one, if the network is still valid with it.
 fn replace(preset: &mut Preset, path: &LayerPath, layer: LayerSpec) {
     let before = preset.layers.clone();
     if let Some(place) = preset.layer_mut(path).filter(|place| **place != layer) {
         *place = layer;
-        restore_where_wrong(preset, before);
+        restore_if_invalid(preset, before);
     }
 }
 
-fn restore_where_wrong(preset: &mut Preset, before: Vec<LayerSpec>) {
+/// Restores the layers `before` a change if the changed network is invalid, or has a layer with a larger output than
+/// all layers before the change.
+fn restore_if_invalid(preset: &mut Preset, before: Vec<LayerSpec>) {
     let largest = |preset: &Preset| check(preset).facts.iter().filter_map(|f| f.output.as_ref().map(Shape::len)).max();
     let now = std::mem::replace(&mut preset.layers, before);
     let limit = largest(preset);

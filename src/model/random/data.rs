@@ -1,35 +1,35 @@
-//! Data for networks that they fit. Its numbers are apart from those of the network.
+//! Random data for networks. Its random numbers are separate from those of the network.
 
 use super::{Draw, Size};
 use crate::model::{DataSource, DataSpec, LossSpec, NamedInput, SplitKind, Targets};
 use crate::tensor::Shape;
 
-/// The share of networks whose input is such that there are classes for it.
+/// The share of networks whose input has the shape of a data set with classes.
 const FITTED: f64 = 0.4;
-/// The share of networks that have data where some fit them.
+/// The share of networks that have data, if suitable data exist.
 const WITH_DATA: f64 = 0.85;
-/// What a regression's targets take at most: samples times variables times outputs.
+/// The limit of a regression's size: samples times variables times outputs.
 const TERMS: usize = 1_000_000;
 
-/// Features of the sets that have classes: points of the plane, flowers and digits.
+/// The numbers of features of data sets with classes: points of the plane, flowers and digits.
 const PLANE: usize = 2;
 const FLOWERS: usize = 4;
 const DIGITS: usize = 8 * 8;
 
-/// The shape of a sample of a set that has classes, as features or as an image; nothing for most networks.
+/// The shape of a sample of a data set with classes, as features or as an image; `None` for most networks.
 pub(super) fn input_shape(draw: &mut Draw) -> Option<Shape> {
     let few = [[PLANE, 0, 0], [PLANE, 0, 0], [2, 1, 1], [1, 2, 1], [1, 1, 2], [FLOWERS, 0, 0], [1, 2, 2], [4, 1, 1]];
     let many = [[DIGITS, 0, 0], [1, 8, 8], [1, 8, 8]];
     if !draw.coin(FITTED) {
         return None;
     }
-    // Small inputs leave little for threads to share.
+    // Small inputs leave little work for threads to share.
     let is_small = draw.size().sample <= Size::SMALL.sample && draw.coin(0.75);
     let [c, h, w] = if is_small { draw.pick(&few) } else { draw.pick(&many) };
     Some(if h == 0 { Shape::from([c]) } else { Shape::from([c, h, w]) })
 }
 
-/// Classes that a classifier of this input needs at least.
+/// The smallest number of classes for a classifier of this input.
 pub(super) fn classes(input: &Shape) -> usize {
     match input.len() {
         FLOWERS => 3,
@@ -38,8 +38,7 @@ pub(super) fn classes(input: &Shape) -> usize {
     }
 }
 
-/// Samples that fit a network, of which some are held out; without them, a batch of random numbers is trained on again
-/// and again.
+/// Samples that fit a network, some of which are held out; without them, training repeats a batch of random numbers.
 pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output]: [&Shape; 2]) -> Option<DataSpec> {
     let samples = draw.between(4 * batch, 9 * batch);
     let noise = draw.number(0.0, 0.3);
@@ -51,13 +50,13 @@ pub(super) fn spec(draw: &mut Draw, batch: usize, loss: LossSpec, [input, output
         loss.targets() == Targets::Values && samples.saturating_mul(input.len()).saturating_mul(output.len()) > TERMS;
     let held_out = draw.extreme_or(&[0.0, 1.0], |d| d.number(0.1, 0.5));
     let split = draw.pick(&[SplitKind::Shuffled, SplitKind::Last]);
-    // No set has one class alone.
+    // No data set has only one class.
     let is_single = loss.wants_classes() && output.len() == 1;
     (!is_long && draw.coin(WITH_DATA) && !is_single).then(|| DataSpec { held_out, split, ..DataSpec::of(source) })
 }
 
 /// The same samples and targets for the first of several inputs, with as many drawn samples for the others; the data
-/// itself for a single input, and nothing where samples cannot be joined.
+/// itself for a single input, and `None` if samples cannot be joined.
 pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> {
     if inputs.len() == 1 {
         return Some(data);
@@ -71,7 +70,7 @@ pub(super) fn joined(data: DataSpec, inputs: &[NamedInput]) -> Option<DataSpec> 
     Some(DataSpec { source, ..data })
 }
 
-/// Samples at the end of an epoch that are fewer than a batch, of a set that was drawn here.
+/// Uses the samples at the end of an epoch that are fewer than a batch, for a data set that was drawn here.
 pub(super) fn left_over(data: &DataSpec, batch: usize) -> usize {
     let samples = |source: &DataSource| match source {
         DataSource::Regression { samples, .. }
@@ -87,9 +86,9 @@ pub(super) fn left_over(data: &DataSpec, batch: usize) -> usize {
     (count - data.held_out_of(count)) % batch
 }
 
-/// A set whose samples have this shape, with at most so many classes.
+/// A data set whose samples have this shape, with at most this many classes.
 fn classified(draw: &mut Draw, input: &Shape, most: usize, (samples, noise): (usize, f64)) -> Option<DataSource> {
-    // Digits are pictures, which no other shape of as many numbers is.
+    // Digits are pictures; another shape with the same number of elements is not suitable.
     let takes_digits = input.rank() == 1 || input.0 == [1, 8, 8];
     match input.len() {
         PLANE if most < 2 => Some(DataSource::Moons { samples, noise }),

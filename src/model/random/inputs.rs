@@ -1,5 +1,5 @@
-//! Networks with several inputs: a branch for each, joined by the first layer. Their numbers are apart from those of
-//! other networks.
+//! Networks with several inputs: a branch for each, joined by the first layer. Their random numbers are separate from
+//! those of other networks.
 
 use super::builder::Builder;
 use crate::model::draw::Draw;
@@ -9,22 +9,22 @@ use crate::tensor::Shape;
 
 /// The share of networks with several inputs.
 const SEVERAL: f64 = 0.12;
-/// What inputs are called, in their order.
+/// The names of inputs, in order.
 const NAMES: [&str; 3] = ["x", "facts", "words"];
 /// The share of inputs that a second branch takes.
 const AGAIN: f64 = 0.15;
-/// The share of inputs that are tokens, besides the first.
+/// The share of inputs after the first that consist of tokens.
 const TOKENS: f64 = 0.3;
 
 /// Several inputs, with the layer that joins them.
 pub(super) struct Inputs {
     pub(super) inputs: Vec<NamedInput>,
     pub(super) first: LayerSpec,
-    /// What the layer gives.
+    /// The output of the layer.
     pub(super) output: Shape,
 }
 
-/// Inputs beside one of this content and shape; nothing for most networks.
+/// Inputs in addition to one with this content and shape; `None` for most networks.
 pub(super) fn several(draw: &mut Draw, batch: usize, content: Content, shape: &Shape) -> Option<Inputs> {
     if !draw.coin(SEVERAL) {
         return None;
@@ -61,8 +61,8 @@ fn drawn(draw: &mut Draw, name: &str) -> NamedInput {
     NamedInput { name: name.to_owned(), content, shape }
 }
 
-/// The layers from an input to features, and how many these are: `units` where that is given, otherwise few enough to
-/// be put beside those of other branches.
+/// The layers from an input to features, and the number of features: `units` if given, otherwise few enough to be
+/// combined with those of other branches.
 fn branch(draw: &mut Draw, batch: usize, input: &NamedInput, units: Option<usize>) -> (Vec<LayerSpec>, usize) {
     let (mut layers, mut shape) = (Vec::new(), input.shape.clone());
     if input.content.is_tokens() {

@@ -1,8 +1,8 @@
-//! Random networks without mistakes, over every layer, loss, optimizer and precision: what proofs and property tests
-//! are run on, and how one that fails is made smaller.
+//! Random valid networks, over every layer, loss, optimizer and precision, for checks and property tests, and the
+//! reduction of one that fails.
 //!
-//! A seed gives the same network on every machine. Each layer draws its fields in its own file, beside the rule for
-//! what they may be, and is reached through the table that reads, writes and checks layers.
+//! A seed gives the same network on every machine. The random fields of each layer are drawn in the layer's file,
+//! beside the rule for their values, and are reached through the same table as reading, writing and checking.
 
 mod builder;
 mod choices;
@@ -22,21 +22,21 @@ use builder::Builder;
 
 /// The share of networks whose input is tokens.
 const TOKENS: f64 = 0.12;
-/// The share of these whose vocabulary is large, and how large.
+/// The share of these whose vocabulary is large, and its size.
 const LARGE: f64 = 0.2;
 const VOCABULARY: (usize, usize) = (200, 4_000);
-/// The share of these with classes whose classifier uses the weight of the embedding, where a sample's scores are not
-/// too many.
+/// The share of the classifiers among these that use the weight of the embedding, if a sample does not have too many
+/// scores.
 const TIED: f64 = 0.5;
 
-/// The network of a seed: the same on every machine.
+/// The network of a seed, which is the same on every machine.
 #[must_use]
 pub fn random_preset(seed: u64, size: Size) -> Preset {
     random_preset_where(seed, size, &|_| true)
 }
 
-/// The network of a seed among those that `filter` lets through: a layer by itself, on a batch of two with the mean
-/// squared error, and the whole. Runs for ever where it lets nothing through.
+/// The network of a seed among those that `filter` accepts. It is called for single layers, on a batch of two with the
+/// mean squared error, and for the whole network. Does not end if it accepts nothing.
 #[must_use]
 pub fn random_preset_where(seed: u64, size: Size, filter: Filter<'_>) -> Preset {
     let (mut draw, mut of_data) = (Draw::new(seed, size), Draw::for_data(seed, size));
@@ -80,7 +80,7 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
         let least = if is_fitted { data::classes(&shape) } else { 2 };
         output = classify([draw, of_recipe], &mut layers, output, (least, vocab));
     }
-    // No set has tokens, or a class for each position.
+    // No data set has tokens, or a class for each position.
     let has_sets = !content.is_tokens() && (output.rank() != 2 || loss.targets() == Targets::Values);
     let data = if has_sets { data::spec(of_data, batch, loss, [&shape, &output]) } else { None };
     let data = data.and_then(|data| data::joined(data, &inputs));
@@ -98,22 +98,22 @@ fn preset([draw, of_data, of_recipe, of_inputs]: [&mut Draw; 4], (seed, filter):
         data,
     };
     if let Some(train) = &mut preset.train {
-        // A warm-up is over before the run is.
+        // A warm-up ends before the run does.
         preset.update.schedule.warmup = preset.update.schedule.warmup.min(train.steps);
-        // From a copy, so that a network that is drawn anew does not depend on it.
+        // A copy of the generator is used, so that the network itself does not depend on this.
         train.accumulate = settings::accumulated(&mut of_recipe.clone());
     }
     (preset, output)
 }
 
-/// Ends layers with a classifier of at least so many classes, or of a vocabulary; gives the shape of its scores.
+/// Adds a classifier of at least this many classes, or of a vocabulary, to layers; returns the shape of its scores.
 fn classify(
     [draw, of_recipe]: [&mut Draw; 2],
     layers: &mut Vec<LayerSpec>,
     mut output: Shape,
     (least, vocab): (usize, Option<usize>),
 ) -> Shape {
-    // The positions of a sequence may have a class each.
+    // Each position of a sequence may have a class.
     if output.rank() == 3 || output.rank() == 2 && draw.coin(0.6) {
         layers.push(if draw.coin(0.5) { LayerSpec::Flatten(Flatten) } else { LayerSpec::GlobalAvgPool(GlobalAvgPool) });
         output = Shape::from([1]);
@@ -128,8 +128,8 @@ fn classify(
     output
 }
 
-/// A classifier of tokens that uses the weight of the embedding, which is the first layer, behind a layer that gives as
-/// many values as that; nothing for other networks.
+/// A classifier of tokens that uses the weight of the embedding in the first layer, after a layer with as many outputs
+/// as the embedding; `None` for other networks.
 fn tied_classifier(draw: &mut Draw, layers: &[LayerSpec], output: &Shape, vocab: usize) -> Option<Vec<LayerSpec>> {
     let Some(LayerSpec::Embedding(embedding)) = layers.first() else { return None };
     let rows: usize = output.0[..output.rank() - 1].iter().product();
@@ -177,8 +177,8 @@ mod tests {
         (0..400).for_each(|seed| kinds(&random_preset(seed, Size::SMALL.choosing()).layers, 0, &mut seen));
         for kind in LayerKind::ALL {
             for depth in [0, 1] {
-                // A layer that changes the shape of every input is inside of blocks where the input has that shape
-                // already.
+                // A layer that changes the shape of every other input occurs inside blocks if their input has the
+                // output's shape already.
                 let changes_shape = ["global_avg_pool", "take", "embedding"].contains(&kind.type_name);
                 let is_found = seen.contains_key(&(kind.type_name, depth)) || depth == 1 && changes_shape;
                 assert!(is_found, "{} at depth {depth}", kind.type_name);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_choose_only_where_the_size_says_so() {
+    fn layers_choose_only_for_sizes_that_allow_it() {
         let chooses = |seed, size| check(&random_preset(seed, size)).model.is_some_and(|model| model.chooses());
         assert!((0..200).all(|seed| !chooses(seed, Size::SMALL) && !chooses(seed, Size::LARGE)));
         assert!((0..200).filter(|seed| chooses(*seed, Size::SMALL.choosing())).count() > 20);
@@ -199,15 +199,15 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_network_forever() {
+    fn the_network_of_a_seed_never_changes() {
         let text = write_preset(&random_preset(7, Size::SMALL));
         assert_eq!(text, write_preset(&random_preset(7, Size::SMALL)));
         assert_ne!(text, write_preset(&random_preset(8, Size::SMALL)).replace("random-8", "random-7"));
-        // Fowler, Noll and Vo's hash of the documents: a change of the generator changes it, and nothing else does.
+        // The Fowler-Noll-Vo hash of the documents: only a change of the generator changes it.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for seed in 0..300 {
             let size = if seed % 4 == 0 { Size::LARGE } else { Size::SMALL };
-            // Data have numbers of their own, and the batches of a step are drawn behind all else.
+            // Data have separate random numbers, and the batches of a step are drawn after everything else.
             let mut network = Preset { data: None, ..random_preset(seed, size) };
             network.train.iter_mut().for_each(|train| train.accumulate = 1);
             for byte in write_preset(&network).bytes() {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_survive_being_written_and_stay_within_their_size() {
+    fn networks_can_be_written_and_read_and_stay_within_their_size() {
         for seed in 0..200 {
             let preset = random_preset(seed, Size::SMALL);
             assert_eq!(read_preset(&write_preset(&preset)).as_ref(), Ok(&preset));
@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn batches_of_one_single_classes_and_every_setting_are_drawn() {
-        // A new precision does not compile here until it is drawn; a new loss or optimizer is among the names.
-        // How an optimizer is drawn shows in its cost: gradient descent is drawn in three ways, others in one.
+        // A new precision does not compile here until it is drawn; a new loss or optimizer is among the names. The ways
+        // in which an optimizer is drawn differ in their cost: gradient descent is drawn in three ways, others in one.
         let optimizer = |optimizer: OptimizerSpec| (optimizer.name(), optimizer.cost());
         let precision = |precision: Precision| match precision {
             Precision::F32 => 0,

@@ -4,7 +4,7 @@ use crate::model::draw::Draw;
 use crate::model::layers::Dense;
 use crate::model::{LayerSpec, LossSpec, OptimizerSpec, TrainSpec};
 
-/// A loss on classes, or one on values. Which one on values it is has a generator of its own, `of_recipe`.
+/// A loss on classes, or one on values. Which one on values is drawn with the separate generator `of_recipe`.
 pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
     if !draw.coin(0.4) {
         return LossSpec::drawn("softmax_cross_entropy", draw);
@@ -15,14 +15,15 @@ pub(super) fn loss(draw: &mut Draw, of_recipe: &mut Draw) -> LossSpec {
     LossSpec::drawn(of_recipe.pick(&on_values), of_recipe)
 }
 
-/// The last layer in front of a softmax: 1 class, a few but at least so many, or more than a vector register has
-/// numbers.
+/// The number of outputs of the last layer before a softmax: 1 class, a few but at least the required number, or more
+/// than a vector register holds.
 pub(super) fn classifier(draw: &mut Draw, least: usize) -> LayerSpec {
     let units = draw.extreme_or(&[1, 1, 17, 40], |d| d.between(least, 12));
     LayerSpec::Dense(Dense { units, activation: None, bias: draw.coin(0.8), tied: String::new() })
 }
 
-/// Rates are such that a run of a few dozen steps stays finite: one that diverges says nothing about the program.
+/// Rates are chosen so that a run of a few dozen steps stays finite: a run that diverges shows nothing about the
+/// program.
 pub(super) fn optimizer(draw: &mut Draw) -> OptimizerSpec {
     let lr = draw.extreme_or(&[0.0, 1e-12, 0.05], |d| d.magnitude(-4, -2));
     let weight_decay = draw.extreme_or(&[1.0, 5.0], |d| if d.coin(0.4) { d.magnitude(-4, -2) } else { 0.0 });
@@ -37,7 +38,7 @@ pub(super) fn train(draw: &mut Draw) -> Option<TrainSpec> {
     })
 }
 
-/// The batches whose mean gradient makes a step of training: one for most networks.
+/// The number of batches whose mean gradient makes a training step: one for most networks.
 pub(super) fn accumulated(draw: &mut Draw) -> usize {
     if draw.coin(0.3) { draw.between(2, 4) } else { 1 }
 }

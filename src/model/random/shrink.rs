@@ -1,17 +1,17 @@
-//! Smaller networks of which something still holds.
+//! Reduces networks while a condition still holds.
 //!
-//! The shrinker works on the document, and knows no layer: whatever is a list of layers loses some, a block is replaced
-//! by the layers inside of it, fields go back to their defaults, and numbers become smaller and rounder. A document
-//! that the reader or the checker refuses is no candidate.
+//! The reduction works on the document and does not depend on layers: lists of layers become shorter, a block is
+//! replaced by the layers inside it, fields are reset to their defaults, and numbers become smaller and rounder. A
+//! document that the reader or the checker refuses is not a candidate.
 
 use crate::model::{LayerPath, LayerSpec, ListField, ListId, Precision, Preset, check, read_value, write_preset};
 use serde_json::{Map, Value, json};
 
-/// The smallest network that is found from `preset` on and of which `holds` is true, one change at a time; `preset`
-/// itself where nothing smaller is. No single change makes the result smaller.
+/// The smallest network that is found, starting from `preset`, for which `holds` is true, one change at a time;
+/// `preset` itself if nothing smaller is found. No single change makes the result smaller.
 pub fn shrink(preset: &Preset, mut holds: impl FnMut(&Preset) -> bool) -> Preset {
     let mut best = preset.clone();
-    // What failed once at a place is not tried there again until everything else was.
+    // A change that failed at a place is not tried there again until all others were.
     let (mut at, mut since_success) = (0, 0);
     loop {
         let document = document(&best);
@@ -38,7 +38,7 @@ fn document(preset: &Preset) -> Value {
     serde_json::from_str(&write_preset(preset)).unwrap_or_default()
 }
 
-/// The network after a change, where it has no mistake and is smaller.
+/// The network after a change, if it has no mistake and is smaller.
 fn smaller(preset: &Preset, document: &Value, change: &Change) -> Option<Preset> {
     let mut document = document.clone();
     change.apply(&mut document)?;
@@ -46,8 +46,8 @@ fn smaller(preset: &Preset, document: &Value, change: &Change) -> Option<Preset>
     (cost(&changed) < cost(preset)).then_some(changed)
 }
 
-/// How large a network is: layers, then the sum of its whole numbers, then the settings that are not the simplest, then
-/// the length of its numbers as text. Every change makes it smaller, so that shrinking ends.
+/// The size of a network: layers, then the sum of its whole numbers, then the settings that are not the simplest, then
+/// the length of its numbers as text. Every change makes it smaller, so that the reduction ends.
 fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
     fn layers(list: &[LayerSpec]) -> usize {
         list.iter().map(|l| 1 + l.lists().into_iter().map(|(_, inside)| layers(inside)).sum::<usize>()).sum()
@@ -73,23 +73,23 @@ fn cost(preset: &Preset) -> (usize, u64, usize, usize) {
 /// A change to a document.
 #[derive(Clone, Debug)]
 enum Change {
-    /// Takes items `from..to` out of the list at a place.
+    /// Removes items `from..to` from the list at a place.
     Cut {
         list: Place,
         from: usize,
         to: usize,
     },
-    /// Puts the layers of these lists of a block in its place, one list after the other.
+    /// Replaces a block by the layers of these lists, one list after the other.
     Unwrap {
         list: Place,
         index: usize,
         inner: Vec<Place>,
     },
-    /// Leaves the outermost layers from this one on, with a single number as input.
+    /// Keeps only the outermost layers from this one on, with a single number as input.
     StartAt {
         layer: usize,
     },
-    /// Takes a field away, which then has its default.
+    /// Removes a field, which then has its default.
     Remove {
         object: Place,
         field: String,
@@ -98,25 +98,25 @@ enum Change {
         place: Place,
         value: Value,
     },
-    /// Makes all whole numbers of a layer smaller at once: a window may allow no smaller padding, and the padding no
-    /// smaller window.
+    /// Makes all whole numbers of a layer smaller at once: the window may not allow a smaller padding, nor the padding
+    /// a smaller window.
     Together {
         layer: Place,
         smaller: fn(u64) -> u64,
     },
-    /// Makes every whole number of one value another: sizes that must be the same, such as a vocabulary and the units
-    /// of a classifier that uses the weight of its embedding.
+    /// Replaces every whole number of one value: sizes that must be equal, such as a vocabulary and the units of a
+    /// classifier that uses the weight of its embedding.
     Alike {
         from: u64,
         to: u64,
     },
-    /// Leaves one of several inputs, without a name, and in the place of the first layer the layers of its branch, with
-    /// those of the others behind them where `with_others`: what is trained may be among these alone.
+    /// Keeps one of several inputs, without a name, and replaces the first layer by the layers of its branch, followed
+    /// by those of the other branches if `with_others`, because these may contain all trained parameters.
     OnlyInput {
         name: String,
         with_others: bool,
     },
-    /// Takes numbers of this shape in the place of tokens, without the embeddings that begin with those.
+    /// Replaces tokens by numbers of this shape, and removes the embeddings of these tokens.
     TakeNumbers {
         shape: Vec<Value>,
     },
@@ -182,7 +182,7 @@ impl Change {
                 let fields = document.as_object_mut()?;
                 fields.insert("input".into(), only);
                 fields.shift_remove("inputs");
-                // They are joined for inputs that are no longer there.
+                // Their sources are for inputs that no longer exist.
                 fields.shift_remove("data");
             }
             Self::TakeNumbers { shape } => {
@@ -200,7 +200,7 @@ impl Change {
 }
 
 /// Makes the whole numbers of a value smaller, except those of layers inside it. Padding may become 0; other numbers
-/// stay at 1, which most of them need.
+/// stay at 1 or above, as most of them must.
 fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
     match value {
         Value::Number(number) => {
@@ -218,7 +218,7 @@ fn make_smaller(value: &mut Value, smaller: fn(u64) -> u64, least: u64) {
     }
 }
 
-/// Makes every whole number `from` of a value `to`.
+/// Replaces every whole number `from` of a value by `to`.
 fn make_alike(value: &mut Value, from: u64, to: u64) {
     match value {
         Value::Number(number) if number.as_u64() == Some(from) => *value = to.into(),
@@ -228,8 +228,8 @@ fn make_alike(value: &mut Value, from: u64, to: u64) {
     }
 }
 
-/// What the sizes of a network of tokens may become together: its vocabulary and the units of its embedding are those
-/// of a classifier that uses the embedding's weight, and of the layer before it.
+/// Sizes of a network of tokens that must change together: its vocabulary and the units of its embedding equal those of
+/// a classifier that uses the embedding's weight, and of the layer before it.
 fn sizes_of_tokens(document: &Value) -> Vec<Change> {
     let sizes = [&document["input"]["vocab"], &document["layers"][0]["units"]];
     let smaller = |from: u64| {
@@ -239,7 +239,7 @@ fn sizes_of_tokens(document: &Value) -> Vec<Change> {
     sizes.into_iter().filter_map(Value::as_u64).flat_map(smaller).collect()
 }
 
-/// Every change that may make a document smaller, the boldest first.
+/// Every change that may make a document smaller, the largest changes first.
 fn changes(document: &Value) -> Vec<Change> {
     let mut out = Changes::default();
     out.of(document, &mut Vec::new());
@@ -304,7 +304,7 @@ impl Changes {
         }
     }
 
-    /// Half of the items of a list, then single ones.
+    /// Halves of a list, then single items.
     fn cuts(&mut self, count: usize, place: &Place) {
         let mut length = count / 2;
         while length > 0 {
@@ -346,12 +346,12 @@ impl Changes {
     }
 }
 
-/// Whether a field of this name holds the layers inside of a block.
+/// Whether a field with this name contains the layers inside a block.
 fn is_lists(name: &str) -> bool {
     [ListField::Layers, ListField::Branches, ListField::Paths].iter().any(|field| field.name() == name)
 }
 
-/// Where the lists of layers of a block are, from its object on.
+/// The paths of the lists of layers of a block, starting at its object.
 fn lists_of(layer: &Value) -> Vec<Place> {
     let fields = layer.as_object().into_iter().flatten().filter(|(name, _)| is_lists(name));
     let places = fields.flat_map(|(name, value)| {
@@ -375,17 +375,16 @@ fn smaller_counts(n: u64) -> Vec<Value> {
     values.into_iter().map(Value::from).collect()
 }
 
-/// Simple numbers, and the nearest with one digit.
+/// Simple numbers, and the nearest number with one digit.
 fn rounder(number: Option<f64>) -> Vec<Value> {
     let Some(number) = number else { return Vec::new() };
     let short: Option<f64> = format!("{number:.0e}").parse().ok();
     [Some(0.0), Some(0.5), Some(0.1), short].into_iter().flatten().filter(|v| *v != number).map(Value::from).collect()
 }
 
-/// The network with the shapes inside of blocks that must keep theirs made to agree; `None` where it has mistakes
-/// after that.
+/// Repairs the shapes inside blocks that must keep theirs; `None` if the network still has mistakes.
 fn repaired(mut preset: Preset) -> Option<Preset> {
-    /// Blocks in blocks are repaired from the outermost on, one a pass.
+    /// Nested blocks are repaired from the outside in, one level in each pass.
     const PASSES: usize = 8;
     for _ in 0..PASSES {
         let checked = check(&preset);
@@ -420,9 +419,9 @@ mod tests {
         layers.iter().any(|l| wanted(l) || l.lists().into_iter().any(|(_, inside)| has(inside, wanted)))
     }
 
-    /// Shrinks the first networks in which there is such a layer; each must become as small as `most` says.
+    /// Reduces the first networks that contain such a layer; each result must be at most as large as `most`.
     fn shrinks_to(most: (usize, u64), wanted: impl Fn(&LayerSpec) -> bool) {
-        // A branch that takes an input by name needs the others, or something to train of its own.
+        // A branch that takes an input by name needs the other branches, or its own trained layer.
         let is_large = |p: &Preset| has(&p.layers, &wanted) && p.input.inputs.len() == 1;
         let large = (0..).map(|seed| random_preset(seed, Size::SMALL)).filter(is_large);
         for preset in large.take(12) {
@@ -435,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_network_shrinks_to_the_layer_that_matters() {
-        // A layer without parameters needs one that has some beside it.
+        // A layer without parameters needs another layer that has some.
         shrinks_to((1, 4), |l| matches!(l, LayerSpec::Dense(_)));
         shrinks_to((1, 9), |l| matches!(l, LayerSpec::Conv2d(_)));
         shrinks_to((1, 6), |l| matches!(l, LayerSpec::BatchNorm(_)));
@@ -449,7 +448,7 @@ mod tests {
     fn networks_of_tokens_shrink_in_vocabulary_width_and_length() {
         // An embedding and its classifier: 1 token of 1 value, in batches of 1 or 2.
         shrinks_to((2, 10), |l| l.tied().is_some());
-        // Whether what is wrong needs more than a few tokens or positions is kept.
+        // Whether the error needs more than a few tokens or positions is preserved.
         let wanted = |p: &Preset| {
             let input = &p.input.inputs[0];
             p.layers.iter().any(|l| l.tied().is_some()) && input.content.vocab() >= Some(5) && input.shape.0[0] >= 2
@@ -464,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_kept_where_they_matter() {
+    fn settings_that_matter_are_kept() {
         let preset = (0..)
             .map(|seed| random_preset(seed, Size::SMALL))
             .find(|p| p.optimizer.name() == "adamw" && p.precision == Precision::Bf16);
@@ -476,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_smaller_is_the_network_itself() {
+    fn the_network_itself_is_returned_if_nothing_smaller_is_found() {
         let preset = random_preset(3, Size::SMALL);
         let mut tried = 0;
         let same = shrink(&preset, |smaller| {

@@ -1,4 +1,4 @@
-//! Values of sources that have a form of their own in documents: paths, columns of tables, and names.
+//! Values of sources with their own format in documents: paths, columns of tables, and names.
 
 use crate::model::field_value::FieldValue;
 use crate::model::preset::{ColumnRange, Header, TargetColumn, Tokens};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 
 /// How a value is written in a preset, and how an editor shows it.
 pub(super) struct Form<V> {
-    /// Reads the field of this name.
+    /// Reads the field with this name.
     pub(super) read: fn(&mut Fields<'_>, &'static str) -> V,
-    /// The value in a preset; `None` where the field is left out.
+    /// The value in a preset; `None` if the field is to be left out.
     pub(super) json: fn(&V) -> Option<Value>,
     pub(super) show: fn(&V) -> FieldValue,
-    /// The value that an editor gives; `None` where it is of another kind.
+    /// The value from an editor; `None` if it is of another kind.
     pub(super) edited: fn(&FieldValue) -> Option<V>,
     /// The names of a choice.
     pub(super) options: &'static [&'static str],
 }
 
-/// A form that is edited as a line of text.
+/// A format that is edited as a line of text.
 const fn line<V>(
     read: fn(&mut Fields<'_>, &'static str) -> V,
     json: fn(&V) -> Option<Value>,
@@ -29,22 +29,22 @@ const fn line<V>(
     Form { read, json, show, edited, options: &[] }
 }
 
-/// The text that an editor gives.
+/// The text from an editor.
 fn text(value: &FieldValue) -> Option<&str> {
     if let FieldValue::Text(text) = value { Some(text) } else { None }
 }
 
-/// The option that an editor gives, the last for one that there is not.
+/// The option from an editor; the last one for an invalid index.
 fn chosen<T: Copy, const N: usize>(all: [T; N], value: &FieldValue) -> Option<T> {
     if let FieldValue::Choice(index) = value { Some(all[(*index).min(N - 1)]) } else { None }
 }
 
-/// JSON holds Unicode alone; a name that is none is written as it is shown.
+/// JSON contains only Unicode; a path that is not Unicode is written as it is shown.
 fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// A file or folder, which must be named.
+/// A file or folder; required.
 pub(super) const PATH: Form<PathBuf> = line(
     |f, name| {
         let text = f.text(name, None);
@@ -76,7 +76,7 @@ pub(super) const PATHS: Form<Vec<PathBuf>> = line(
     |value| text(value).map(|text| text.split(';').map(|path| path.trim().into()).collect()),
 );
 
-/// Whether a table begins with a line of names.
+/// Whether a table starts with a line of names.
 pub(super) const HEADER: Form<Header> = Form {
     read: |f, name| match f.raw(name) {
         None => Header::Auto,
@@ -134,7 +134,7 @@ pub(super) const DELIMITER: Form<char> = line(
     |value| text(value).map(|text| text.chars().next().unwrap_or(',')),
 );
 
-/// The column of a table that holds the target.
+/// The target column of a table.
 pub(super) const TARGET: Form<TargetColumn> = line(
     |f, name| match f.raw(name) {
         None => TargetColumn::Last,
@@ -166,8 +166,8 @@ pub(super) const COLUMNS: Form<Vec<TargetColumn>> = line(
     |value| text(value).map(|text| text.split(',').map(|column| column_of(column.trim())).collect()),
 );
 
-/// The columns of a table that are features: each a column, or a list of the first and the last of several. There are
-/// none where the field is left out.
+/// The feature columns of a table: each entry is a column, or a list of the first and the last of several. Empty if the
+/// field is missing.
 pub(super) const RANGES: Form<Vec<ColumnRange>> = line(
     |f, name| {
         let Some(value) = f.raw(name) else { return Vec::new() };
@@ -210,7 +210,7 @@ fn column_text(column: &TargetColumn) -> String {
     }
 }
 
-/// The column that a text names; the last where it is empty.
+/// The column that a text names; the last one if it is empty.
 fn column_of(text: &str) -> TargetColumn {
     match text.parse::<usize>() {
         _ if text.is_empty() || text == "-1" => TargetColumn::Last,
@@ -219,7 +219,7 @@ fn column_of(text: &str) -> TargetColumn {
     }
 }
 
-/// Columns that follow one another: the only one, or the first and the last.
+/// Consecutive columns: a single one, or the first and the last.
 fn range(value: &Value) -> Option<ColumnRange> {
     match value {
         Value::Array(ends) => match &ends[..] {
@@ -235,13 +235,13 @@ fn range_json(range: &ColumnRange) -> Value {
     if first == last { first } else { json!([first, last]) }
 }
 
-/// The same as text, with two points between the first and the last.
+/// The same as text, with two dots between the first and the last.
 fn range_text(range: &ColumnRange) -> String {
     let [first, last] = [&range.first, &range.last].map(column_text);
     if first == last { first } else { format!("{first}..{last}") }
 }
 
-/// The columns that a text names, with commas between.
+/// The columns that a text names, separated by commas.
 fn ranges_of(text: &str) -> Vec<ColumnRange> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let range = |part: &str| {

@@ -1,5 +1,5 @@
-//! Where samples come from, one entry of a table for each source: its name, its fields with their defaults, and what is
-//! known of its samples before they are read.
+//! Where samples come from: a table with one entry for each source, with its name, its fields with their defaults, and
+//! the properties of its samples that are known before reading.
 //!
 //! A new source is a variant of [`DataSource`], an entry of [`KINDS`](table::KINDS), and its reader in `data`.
 
@@ -38,7 +38,7 @@ impl DataSource {
         self.kind().name
     }
 
-    /// The source of this name with sensible fields.
+    /// The source with this name, with sensible fields.
     #[must_use]
     pub fn example(name: &str) -> Option<Self> {
         KINDS.iter().find(|kind| kind.name == name).map(|kind| (kind.example)())
@@ -50,7 +50,7 @@ impl DataSource {
         self.parts().any(|part| part.kind().is_drawn)
     }
 
-    /// True where samples follow one another in a text or in time, so that they are held out by place alone.
+    /// True if samples follow one another in a text or in time, so that they are held out by position only.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         self.parts().any(|part| part.kind().is_ordered)
@@ -62,20 +62,19 @@ impl DataSource {
         self.kind().gives_tokens
     }
 
-    /// The fields with their values, in the order in which they are shown; names are whole paths. The sources that are
-    /// joined are left to who shows them.
+    /// The fields with their values, in the order in which they are shown; names are whole paths. The fields of joined
+    /// sources are not included.
     #[must_use]
     pub fn fields(&self) -> Vec<FieldView> {
         self.kind().fields.iter().map(|field| field.view(self)).collect()
     }
 
-    /// Sets a field; false where the source has no such field or the value is of another kind.
+    /// Sets a field; returns false if the source has no such field or the value is of another kind.
     pub fn set(&mut self, name: &str, value: &FieldValue) -> bool {
         self.kind().fields.iter().find(|field| field.name == name).is_some_and(|field| field.set(self, value))
     }
 
-    /// Reads a source; `None` where the document names none that there is. Other fields of its object are left to
-    /// others.
+    /// Reads a source; `None` if the document names none that exists. Other fields of its object are read elsewhere.
     pub(super) fn read(f: &mut Fields<'_>) -> Option<Self> {
         let name = f.choice("type", &Self::NAMES.map(|name| (name, name)), true)?;
         let mut source = Self::example(name)?;
@@ -140,7 +139,7 @@ mod tests {
         for name in DataSource::NAMES {
             let source = DataSource::example(name).unwrap();
             assert_eq!((source.name(), KINDS.iter().filter(|kind| (kind.is)(&source)).count()), (name, 1));
-            // What is shown can be set, and what is written is read.
+            // Values that are shown can be set, and values that are written can be read.
             let mut other = source.clone();
             assert!(source.fields().iter().all(|field| other.set(field.name, &field.value)));
             assert_eq!(other, source);

@@ -6,13 +6,13 @@ use crate::model::preset::{DataSource, Header, TargetColumn, Tokens};
 use crate::model::schema::{FieldSpec, Lens, Own, Range};
 use std::ops::Bound;
 
-/// What is known of a source before it is read.
+/// The properties of a source that are known before reading.
 pub(super) struct SourceKind {
     /// The name in presets.
     pub(super) name: &'static str,
     /// Whether a source is of this kind.
     pub(super) is: fn(&DataSource) -> bool,
-    /// One with sensible fields, which are the defaults of those that a preset leaves out.
+    /// An example with sensible fields, which are the defaults of fields that are missing in a preset.
     pub(super) example: fn() -> DataSource,
     /// The fields in the order in which they are read, written and shown.
     pub(super) fields: &'static [FieldSpec<DataSource>],
@@ -73,7 +73,7 @@ macro_rules! lens {
     };
 }
 
-/// A field that is as in the example where it is left out: `left_out!(count Number "data.noise": Moons.noise)`.
+/// A field whose default is its value in the example: `left_out!(count Number "data.noise": Moons.noise)`.
 macro_rules! left_out {
     ($make:ident $Value:ident $name:literal: $Kind:ident.$field:ident) => {
         FieldSpec::<DataSource>::$make($name, lens!($Kind.$field))
@@ -81,7 +81,7 @@ macro_rules! left_out {
     };
 }
 
-/// A field with a form of its own.
+/// A field with its own format.
 macro_rules! own {
     ($name:literal: $Kind:ident.$field:ident as $FORM:ident) => {
         FieldSpec::<DataSource>::own(
@@ -141,7 +141,7 @@ pub(super) const KINDS: &[SourceKind] = &[
         left_out!(real Number "data.factor": Circles.factor)
             .within(Range::SHARE)
             .label("factor")
-            .help("Radius of the inner circle over the outer."),
+            .help("Radius of the inner circle divided by that of the outer one."),
     ])
     .drawn(),
     kind!("xor": Xor { samples: 2000, noise: 0.2 } [samples!(Xor), noise!(Xor)]).drawn(),
@@ -188,7 +188,7 @@ pub(super) const KINDS: &[SourceKind] = &[
     kind!("images": Images { path: "images".into() } [
         own!("data.path": Images.path as PATH)
             .label("folder")
-            .help("A folder with one subfolder of pictures a class."),
+            .help("A folder with one subfolder of pictures for each class."),
     ]),
     kind!("text": Text { path: "text.txt".into(), tokens: Tokens::Bytes } [
         own!("data.path": Text.path as PATH).label("file").help("A text, from the preset's folder."),
@@ -215,11 +215,11 @@ pub(super) const KINDS: &[SourceKind] = &[
             .help("The columns, by name or number from 0, with commas between."),
         FieldSpec::<DataSource>::count("data.window", lens!(Series.window))
             .label("window")
-            .help("Lines that the network sees."),
+            .help("The number of lines in one sample."),
         FieldSpec::<DataSource>::count("data.horizon", lens!(Series.horizon))
             .default(|_| FieldValue::Count(1))
             .label("horizon")
-            .help("Lines after them that it learns."),
+            .help("The number of following lines that the network predicts."),
     ])
     .ordered(),
     kind!("digit_sums": DigitSums {} []),

@@ -7,15 +7,15 @@ use super::problem::{Item, Placement, Problem, ProblemError};
 
 const COLUMNS: [&str; 4] = ["id", "lower", "upper", "size"];
 
-/// A problem from a file: the items in the file's order, each with the id that the file gave it.
+/// A problem from a file: the items in the file's order, each with its id in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Table {
     pub problem: Problem,
-    /// The file's own ids, by item.
+    /// The ids in the file, by item.
     pub ids: Vec<String>,
 }
 
-/// What is wrong with a file; lines count from 1, the header included.
+/// An error in a file; lines are counted from 1, including the header.
 #[derive(Debug, thiserror::Error)]
 pub enum CsvError {
     #[error("the file is empty: expected the header `id,lower,upper,size`")]
@@ -48,7 +48,7 @@ pub enum CsvError {
 
 /// The problem that a file describes; sizes are in bytes, every alignment is 1.
 ///
-/// The header may order its columns as it likes and may have more of them; those are ignored, so the output of
+/// The header may have its columns in any order, and further columns, which are ignored, so that the output of
 /// [`write()`] can be read again.
 ///
 /// # Errors
@@ -99,7 +99,7 @@ pub fn read(reader: impl Read) -> Result<Table, CsvError> {
 /// Prints `id,lower,upper,size,offset`, in the order of the table.
 ///
 /// # Errors
-/// What the writer reports.
+/// If the writer reports an error.
 ///
 /// # Panics
 /// If the placement is not one of this table's problem.
@@ -115,12 +115,12 @@ pub fn write(writer: impl Write, table: &Table, placement: &Placement) -> std::i
     rows.flush()
 }
 
-/// Where the header has the four columns.
+/// The positions of the four columns in the header.
 fn find_columns(header: &::csv::StringRecord) -> Result<[usize; 4], CsvError> {
     let line = line_of(header);
     let mut found = [0; 4];
     for (slot, column) in found.iter_mut().zip(COLUMNS) {
-        // Spreadsheets put a byte-order mark before the first name.
+        // Spreadsheets write a byte-order mark before the first name.
         let mut places = header
             .iter()
             .enumerate()
@@ -134,7 +134,7 @@ fn find_columns(header: &::csv::StringRecord) -> Result<[usize; 4], CsvError> {
     Ok(found)
 }
 
-/// One number of a row, or what it is instead.
+/// One number of a row, or an error with what it is instead.
 fn number(line: u64, column: &'static str, text: &str) -> Result<u64, CsvError> {
     let is_digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     let found = text.to_owned();
@@ -146,7 +146,7 @@ fn number(line: u64, column: &'static str, text: &str) -> Result<u64, CsvError> 
     }
 }
 
-/// The line on which a record begins.
+/// The line on which a record starts.
 fn line_of(record: &::csv::StringRecord) -> u64 {
     record.position().map_or(1, ::csv::Position::line)
 }

@@ -1,47 +1,48 @@
 //! Depth-first search for a placement under a given height.
 //!
-//! Items are laid on a ground, as in the skyline planner: `floor[s]` is the lowest offset at which anything may still
-//! be in section `s`. If a placement exists under the target, then so does one in which every item rests on the
-//! ground or on another item, since items can be let down one by one. In a *valley*, a run of sections of one floor
-//! between higher walls, only items that are inside it can rest on its floor. So for each section of a valley there
-//! is a short and complete list of choices: one of the items that fit rests on the floor here, or nothing does and the
-//! floor rises to the next level at which something could rest. The search branches where that list is shortest.
+//! Items are placed on a floor, as in the skyline planner: `floor[s]` is the lowest offset at which anything may still
+//! be placed in section `s`. If a placement exists under the target, then there is also one in which every item is on
+//! the floor or directly above another item, because items can be moved down one by one. In a *valley*, a run of
+//! sections with the same floor between higher neighbours, only items that are inside it can be placed on its floor. So
+//! for each section of a valley there is a short and complete list of choices: one of the items that fit is placed on
+//! the floor here, or none is and the floor rises to the next level at which something could be placed. The search
+//! branches at the shortest list.
 //!
 //! It prunes by these rules:
-//! - *room*: the floor of a section plus what is still to be placed there must not exceed the target. What is lost
-//!   below an item is lost for good, so the sections that are alive with a full arena allow no gaps at all;
+//! - *room*: the floor of a section plus what must still be placed there must not exceed the target. Space below an
+//!   item is lost permanently, so sections in which the live items fill the arena allow no gaps at all;
 //! - *lifting*: the floor of a section rises to the lowest offset that any of its items can still have;
-//! - *parts*: where no item spans the border of two sections, the sides are solved apart, and one that fails settles
-//!   the whole;
-//! - *memory*: whether a part can be completed depends only on its floors and on the items left. Parts that failed are
-//!   remembered and never searched again.
+//! - *parts*: if no item spans the border of two sections, the sides are solved separately, and if one fails, the whole
+//!   fails;
+//! - *memory*: whether a part can be completed depends only on its floors and on the remaining items. Parts that failed
+//!   are remembered and never searched again.
 //!
-//! The ideas of a ground that only rises, of inference over sections and of splitting at borders are those of
-//! M. D. Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
+//! The ideas of a floor that only rises, of inference over sections and of splitting at borders are those of M. D.
+//! Moffitt, "MiniMalloc: A Lightweight Memory Allocator for Hardware-Accelerated Machine Learning", ASPLOS 2023.
 
 use super::instance::Instance;
 use super::seed_mix::scramble;
 
-/// How many choices may be open at a time, and the stack that a thread needs for them, in bytes.
+/// The largest number of open choices, and the stack that a thread needs for them, in bytes.
 const DEEPEST: u32 = 20_000;
 pub(super) const STACK_BYTES: usize = 64 << 20;
 
 const UNPLACED: u64 = u64::MAX;
-/// An offset above every other: what no item reaches.
+/// An offset above all others, which no item reaches.
 const NOWHERE: u64 = u64::MAX;
 
-/// How a search ended.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// An offset for every item of the instance, none of which ends above the target.
     Solved(Vec<u64>),
     /// No placement under the target exists.
     Impossible,
-    /// The nodes were used up, or the search was asked to stop.
+    /// The limit of nodes was reached, or the search was stopped.
     Stopped,
 }
 
-/// How the search of a part ended.
+/// The result of searching a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     Placed,
@@ -56,7 +57,7 @@ struct Memory {
 }
 
 impl Memory {
-    /// A memory that is roomy for so many nodes, up to 32 MiB.
+    /// A memory that is large enough for this number of nodes, up to 32 MiB.
     fn for_nodes(nodes: u64) -> Self {
         let slots = nodes.saturating_mul(2).clamp(1 << 8, 1 << 21);
         Self { slots: vec![[0; 2]; slots.next_power_of_two() as usize] }
@@ -76,17 +77,17 @@ impl Memory {
     }
 }
 
-/// What to undo when a choice is taken back.
+/// A change to undo when a choice is reverted.
 enum Change {
     Floor { section: u32, old: u64 },
     Rest { item: u32, old: u64 },
     Placed { item: u32 },
 }
 
-/// What a look at one section found.
+/// The analysis of one section.
 #[derive(Clone, Copy)]
 struct View {
-    /// How many of its items can rest on its floor.
+    /// The number of its items that can be placed on its floor.
     fitting: u32,
     /// The smallest extent among those.
     smallest: u64,
@@ -94,27 +95,27 @@ struct View {
     next: u64,
 }
 
-/// Which section the search branches at; among equals, the one with the most items left.
+/// The section at which the search branches; among equals, the one with the most remaining items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum First {
     FewestChoices,
     LowestValley,
 }
 
-/// What one search does its own way.
+/// The parameters of one search.
 #[derive(Debug, Clone)]
 pub(super) struct Strategy {
     pub first: First,
     /// The position of each item in the order in which choices are tried.
     pub ranks: Vec<u32>,
-    /// How many nodes may be visited.
+    /// The largest number of nodes.
     pub nodes: u64,
 }
 
 /// The section at which the search branches.
 struct Branch {
     section: usize,
-    /// The floor after the choice of leaving a gap, if the section has the room for it.
+    /// The floor after the choice of leaving a gap, if the section has enough space for it.
     gap_to: Option<u64>,
 }
 
@@ -129,15 +130,15 @@ pub(super) struct DepthFirst<'a> {
     stop: &'a dyn Fn() -> bool,
 
     floor: Vec<u64>,
-    /// The sum of extents still to be placed in each section.
+    /// The sum of extents that are not placed yet in each section.
     left: Vec<u64>,
-    /// The items still to be placed in each section.
+    /// The items that are not placed yet in each section.
     waiting: Vec<Vec<u32>>,
     /// The position of each item in that list, by [`Instance::place`].
     slots: Vec<u32>,
-    /// The sum of the marks of those.
+    /// The sum of the hash marks of those.
     marks: Vec<[u64; 2]>,
-    /// How many items still to be placed span the border between a section and the next.
+    /// The number of unplaced items that span the border between a section and the next.
     spanning: Vec<u32>,
     /// The lowest offset that each item can still have.
     rest: Vec<u64>,
@@ -147,8 +148,8 @@ pub(super) struct DepthFirst<'a> {
 }
 
 impl<'a> DepthFirst<'a> {
-    /// Searches for offsets under `target`, in units of the instance, until the strategy's nodes are used up or `stop`
-    /// says so.
+    /// Searches for offsets under `target`, in units of the instance, until the strategy's limit of nodes is reached or
+    /// `stop` returns true.
     pub fn run(instance: &'a Instance, target: u64, strategy: &'a Strategy, stop: &'a dyn Fn() -> bool) -> Verdict {
         let sections = instance.members.len();
         let mut search = Self {
@@ -189,7 +190,7 @@ impl<'a> DepthFirst<'a> {
         }
     }
 
-    /// Places everything that is left in the sections `[from, to)`, which no item left leaves.
+    /// Places all remaining items in the sections `[from, to)`; none of them extends beyond these sections.
     fn solve(&mut self, from: usize, to: usize) -> Outcome {
         let mut parts: Vec<(usize, usize)> = Vec::new();
         let mut first = from;
@@ -201,7 +202,7 @@ impl<'a> DepthFirst<'a> {
                 first = section + 1;
             }
         }
-        // A small part fails soonest.
+        // A small part fails fastest.
         parts.sort_by_key(|&(first, end)| end - first);
         for (first, end) in parts {
             let outcome = self.solve_part(first, end);
@@ -212,7 +213,7 @@ impl<'a> DepthFirst<'a> {
         Outcome::Placed
     }
 
-    /// Places everything that is left in the sections `[from, to)`, each border of which is spanned.
+    /// Places all remaining items in the sections `[from, to)`, each of whose borders is spanned by an item.
     fn solve_part(&mut self, from: usize, to: usize) -> Outcome {
         if self.nodes_left == 0 || self.depth == DEEPEST || (self.nodes_left.is_multiple_of(16) && (self.stop)()) {
             return Outcome::Stopped;
@@ -224,7 +225,7 @@ impl<'a> DepthFirst<'a> {
         outcome
     }
 
-    /// Tries the choices for one section of a part, and the rest of the part after each.
+    /// Tries the choices for one section of a part, and completes the part after each.
     fn search_part(&mut self, from: usize, to: usize) -> Outcome {
         let mark = self.changes.len();
         let Some((first, end)) = self.choose_from(from, to) else {
@@ -263,12 +264,12 @@ impl<'a> DepthFirst<'a> {
         Outcome::Failed
     }
 
-    /// The sections of a part among which to branch, viewed and lifted; nothing if one of them lacks room.
+    /// The sections of a part at which to branch, analysed and lifted; `None` if one of them lacks space.
     fn choose_from(&mut self, from: usize, to: usize) -> Option<(usize, usize)> {
         if self.strategy.first == First::FewestChoices {
             return self.look(from, to).then_some((from, to));
         }
-        // Only the lowest valley is looked at. Lifting may turn it into another one.
+        // Only the lowest valley is analysed. Lifting may turn it into another one.
         loop {
             let lowest = self.floor[from..to].iter().min()?;
             let first = from + self.floor[from..to].iter().position(|floor| floor == lowest)?;
@@ -283,7 +284,7 @@ impl<'a> DepthFirst<'a> {
         }
     }
 
-    /// Views and lifts these sections; false if one of them lacks room.
+    /// Analyses and lifts these sections; returns false if one of them lacks space.
     fn look(&mut self, from: usize, to: usize) -> bool {
         for section in from..to {
             let mut lowest = NOWHERE;
@@ -312,7 +313,7 @@ impl<'a> DepthFirst<'a> {
         true
     }
 
-    /// Where among the viewed sections the fewest choices are; these hold a valley of the part `[from, to)`.
+    /// The analysed section with the fewest choices; the analysed sections are a valley of the part `[from, to)`.
     fn branch(&self, from: usize, to: usize, viewed: std::ops::Range<usize>) -> Branch {
         let mut best: Option<((u64, u64, u64), Branch)> = None;
         let mut first = viewed.start;
@@ -326,8 +327,8 @@ impl<'a> DepthFirst<'a> {
             let right_wall = if end < to { self.floor[end] } else { NOWHERE };
             if left_wall > floor && right_wall > floor {
                 let smallest = self.views[first..end].iter().map(|view| view.smallest).min().unwrap_or(NOWHERE);
-                // An item that fits here but is higher rests on one that fits here too, or on one that reaches over
-                // a wall.
+                // An item that fits here but would be higher is above one that fits here too, or above one that extends
+                // over the border of the valley.
                 let level = (floor.saturating_add(smallest)).min(left_wall).min(right_wall);
                 for section in first..end {
                     let view = self.views[section];
@@ -348,11 +349,11 @@ impl<'a> DepthFirst<'a> {
         branch
     }
 
-    /// The memory's key for what is left of a part.
+    /// The memory's key for the remainder of a part.
     fn key(&self, from: usize, to: usize) -> [u64; 2] {
         let mut key = [scramble(from as u64 + 1), to as u64];
         for section in from..to {
-            // The marks are random, so their product with the floor folded in spreads over all 128 bits.
+            // The marks are random, so that their product with the floor is distributed over all 128 bits.
             let [a, b] = self.marks[section];
             let floor = self.floor[section];
             let product = u128::from(a ^ floor) * u128::from(b.wrapping_add(floor).rotate_left(32));
@@ -362,7 +363,7 @@ impl<'a> DepthFirst<'a> {
         key
     }
 
-    /// Lays an item on the floor.
+    /// Places an item on the floor.
     fn place(&mut self, item: usize, offset: u64) {
         let instance = self.instance;
         let span = instance.spans[item];
@@ -417,7 +418,7 @@ impl<'a> DepthFirst<'a> {
         }
     }
 
-    /// Takes back every change after the first `mark`.
+    /// Undoes every change after the first `mark`.
     fn undo(&mut self, mark: usize) {
         while self.changes.len() > mark {
             match self.changes.pop() {

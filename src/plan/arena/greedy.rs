@@ -1,4 +1,4 @@
-//! First fit: item after item goes to the lowest gap that is free while it lives.
+//! First fit: each item is placed at the lowest gap that is free during its life.
 
 use super::problem::{Item, Placement, Problem};
 
@@ -22,7 +22,7 @@ pub(super) fn plan(problem: &Problem, order: &[u32]) -> Placement {
     Placement::new(problem, offsets)
 }
 
-/// An item that has its place; the list of them is sorted by offset.
+/// A placed item; the list of them is sorted by offset.
 struct Placed {
     offset: u64,
     top: u64,
@@ -30,7 +30,7 @@ struct Placed {
     upper: u64,
 }
 
-/// The lowest aligned offset at which the item meets nothing that is placed, in bytes.
+/// The lowest aligned offset at which the item overlaps no placed item, in bytes.
 fn lowest_gap(placed: &[Placed], item: &Item) -> u64 {
     let extent = item.extent();
     let mut offset = 0u64;

@@ -1,4 +1,5 @@
-//! A problem as the searches see it: which items meet, section by section, and nothing that changes during a search.
+//! A problem in the form that the searches use: which items overlap in time, section by section, and nothing that
+//! changes during a search.
 
 use super::sections::{Sections, Span};
 use super::seed_mix::scramble;
@@ -8,20 +9,20 @@ use super::seed_mix::scramble;
 pub(super) struct Instance {
     pub spans: Vec<Span>,
     pub extents: Vec<u64>,
-    /// The items that meet each item.
+    /// The items that are alive at the same time as each item.
     pub meets: Vec<Vec<u32>>,
     /// The items of each section.
     pub members: Vec<Vec<u32>>,
-    /// How many sections the earlier items span together.
+    /// The number of sections that the preceding items span together.
     places: Vec<usize>,
-    /// Two random words for each item, from which the memory's keys are made.
+    /// Two random words for each item, from which the memory's keys are computed.
     pub marks: Vec<[u64; 2]>,
 }
 
 impl Instance {
-    /// Takes the items with these spans and extents; none of the extents may be 0.
+    /// An instance with these spans and extents; no extent may be 0.
     ///
-    /// Sections whose items are all alive in the next one too are left out: they restrict nothing.
+    /// Sections whose items are all alive in the next one too are left out, because they add no restriction.
     pub fn new(sections: &Sections, spans: &[Span], extents: Vec<u64>) -> Self {
         let mut kept = vec![0usize; sections.count + 1];
         for span in spans {
@@ -64,7 +65,7 @@ impl Instance {
         Self { spans, extents, meets, members, places, marks }
     }
 
-    /// A number of its own for each pair of an item and one of its sections.
+    /// A distinct number for each pair of an item and one of its sections.
     pub fn place(&self, item: usize, section: usize) -> usize {
         self.places[item] + section - self.spans[item].first
     }
@@ -75,7 +76,7 @@ impl Instance {
         self.members.iter().map(total).max().unwrap_or(0)
     }
 
-    /// How many looks at an item in a section a node takes at most.
+    /// The largest number of visits to an item in a section during one node.
     pub fn steps_a_node(&self) -> u64 {
         self.members.iter().map(|items| items.len() as u64).sum()
     }
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fewer_sections_keep_the_bound_and_who_meets_whom() {
+    fn fewer_sections_keep_the_bound_and_the_overlaps() {
         let mut rng = Rng::new(13);
         for _ in 0..50 {
             let problem = full_problem(&mut rng, 10, 30);

@@ -1,9 +1,9 @@
-//! The arena: an offset for every buffer of a step, in as few bytes as can be.
+//! The arena: an offset for every buffer of a step, in as few bytes as possible.
 //!
-//! Buffers that are alive at different times may share bytes. Which offsets make the arena smallest is *offline dynamic
-//! storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes, and on the
-//! buffers of training steps quick planners mostly meet this bound. So [`plan_best`] tries the planners in the order of
-//! their success and stops as soon as one meets the bound; where none does, the search takes over.
+//! Buffers that are alive at different times may share bytes. Finding the offsets that make the arena smallest is
+//! *offline dynamic storage allocation*, which is NP-hard; but no arena is smaller than the largest sum of live bytes,
+//! and for the buffers of training steps quick planners usually reach this bound. So [`plan_best`] tries the planners
+//! in the order of their success and stops as soon as one reaches the bound; if none does, the search follows.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -50,27 +50,27 @@ use sections::Sections;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Planner {
-    /// Lowest offset first; of those the one in the fullest section, then the one that lives longest.
+    /// Lowest offset first; among those the item in the fullest section, then the one that lives longest.
     LowestByTotalThenDuration,
-    /// Lowest offset first; of those the one that lives longest, then the one of the largest area.
+    /// Lowest offset first; among those the item that lives longest, then the one of the largest area.
     LowestByDuration,
-    /// Lowest offset first; of those the one in the fullest section, then the one of the largest area.
+    /// Lowest offset first; among those the item in the fullest section, then the one of the largest area.
     LowestByTotalThenArea,
-    /// Lowest offset first; of those the one of the largest bytes times time.
+    /// Lowest offset first; among those the item of the largest bytes times time.
     LowestByArea,
-    /// Lowest offset first; of those the largest.
+    /// Lowest offset first; among those the largest item.
     LowestBySize,
-    /// First fit; the largest goes first.
+    /// First fit; the largest item first.
     GreedyBySize,
-    /// First fit; the one in the fullest section goes first, then the largest.
+    /// First fit; the item in the fullest section first, then the largest.
     GreedyByTotal,
-    /// First fit; the largest bytes times time goes first.
+    /// First fit; the item of the largest bytes times time first.
     GreedyByArea,
-    /// First fit; the one that lives longest goes first.
+    /// First fit; the item that lives longest first.
     GreedyByDuration,
-    /// Depth-first search, many times over, for what is lower than the best of the planners before.
+    /// Repeated depth-first search for a placement below the best one of the preceding planners.
     Search,
-    /// Lowest offset first, many times over; what ended too high goes earlier the next time.
+    /// Lowest offset first, repeatedly; items that ended too high are placed earlier in the next round.
     Repair,
 }
 
@@ -90,7 +90,7 @@ impl Planner {
         Self::Repair,
     ];
 
-    /// The name by which reports call it.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::LowestByTotalThenDuration => "lowest_by_total_then_duration",
@@ -107,7 +107,7 @@ impl Planner {
         }
     }
 
-    /// The placement that this planner finds; the search sets out from that of the first planner.
+    /// The placement of this planner; the search starts from that of the first planner.
     pub fn plan(self, problem: &Problem) -> Placement {
         self.place(problem, &Sections::new(problem))
     }
@@ -159,21 +159,21 @@ impl std::fmt::Display for Planner {
     }
 }
 
-/// How many steps the search may take where no time is given: some ten milliseconds.
+/// The number of steps of the search if no time is given: some ten milliseconds.
 const DEFAULT_STEPS: u64 = 1 << 25;
 
-/// How many items repair may place in all its rounds, which takes about as long.
+/// The number of items that repair may place in all its rounds, which takes about as long.
 const REPAIR_PLACEMENTS: usize = 1 << 15;
 
-/// How much may be spent on a plan.
+/// The limit of the work for a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Budget {
-    /// How long to search where the quick planners leave a gap; without it a fixed small amount of work, so that the
-    /// result depends on nothing but the problem.
+    /// How long to search if the quick planners leave a gap; without it a fixed small amount of work, so that the
+    /// result depends only on the problem.
     pub time: Option<Duration>,
 }
 
-/// What one planner reached.
+/// The result of one planner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     pub planner: Planner,
@@ -183,7 +183,7 @@ pub struct Attempt {
     pub micros: u64,
 }
 
-/// The best placement, and how it came about.
+/// The best placement, and how it was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     pub placement: Placement,
@@ -195,13 +195,13 @@ pub struct Report {
     pub unshared: u64,
     /// Height over lower bound; 1 for an empty arena.
     pub ratio: f64,
-    /// What was tried, in order.
+    /// The results of all tried planners, in order.
     pub tried: Vec<Attempt>,
     /// Whether it is proved that no placement is lower.
     pub proved_optimal: bool,
 }
 
-/// The lowest placement that the planners find within the budget, none of which runs once the bound is met.
+/// The lowest placement that the planners find within the budget. No further planner runs once the bound is reached.
 pub fn plan_best(problem: &Problem, budget: Budget) -> Report {
     let deadline = budget.time.and_then(|time| Instant::now().checked_add(time));
     let lower_bound = problem.lower_bound();

@@ -1,9 +1,9 @@
-//! The orders in which planners take items: what goes first is hard to place later.
+//! The orders in which planners place items: items that are hard to place later come first.
 
 use super::problem::{Item, Problem};
 use super::sections::Sections;
 
-/// What can make an item go first; larger is earlier.
+/// A criterion by which items come first; larger values are earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     /// Its extent, in bytes.
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_total_is_that_of_the_worst_section() {
+    fn the_largest_total_is_that_of_the_fullest_section() {
         for problem in random_problems(3, 50, 30) {
             let sections = Sections::new(&problem);
             let plain: Vec<u64> =

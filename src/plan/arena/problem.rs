@@ -1,4 +1,4 @@
-//! What is to be placed, and where it ended up: plain data, free of any planner.
+//! What must be placed, and its placement: plain data that does not depend on a planner.
 
 use serde::{Deserialize, Serialize};
 
@@ -31,8 +31,8 @@ pub struct Item {
 impl Item {
     /// The bytes that the item owns: its size rounded up to its alignment.
     ///
-    /// Nothing else is ever placed in the padding, so a kernel may read a whole last vector, and the lower bound
-    /// may add these numbers up. A problem holds only items whose extent fits in 64 bits.
+    /// Nothing else is ever placed in the padding, so that a kernel may read a whole last vector, and the lower bound
+    /// may add these numbers. A problem contains only items whose extent fits in 64 bits.
     pub fn extent(&self) -> u64 {
         self.size.next_multiple_of(self.align)
     }
@@ -42,7 +42,7 @@ impl Item {
         self.upper - self.lower
     }
 
-    /// Whether there is a moment at which both items are alive.
+    /// Whether there is a time at which both items are alive.
     pub fn meets(&self, other: &Item) -> bool {
         self.lower < other.upper && other.lower < self.upper
     }
@@ -68,10 +68,10 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Checks the items once, so that no planner has to.
+    /// Checks the items once, so that no planner must.
     ///
     /// # Errors
-    /// The first item that breaks a rule of [`ProblemError`].
+    /// The first item that violates a rule of [`ProblemError`].
     pub fn new(items: Vec<Item>) -> Result<Self, ProblemError> {
         let limit = u32::MAX - 1;
         if items.len() > limit as usize {
@@ -86,7 +86,7 @@ impl Problem {
             if it.align == 0 {
                 return Err(ProblemError::ZeroAlign { item });
             }
-            // One alignment more than needed keeps every rounded offset inside 64 bits too.
+            // One alignment more than necessary keeps every rounded offset inside 64 bits too.
             total = it
                 .size
                 .checked_next_multiple_of(it.align)
@@ -109,7 +109,7 @@ impl Problem {
             events.push((item.lower, true, item.extent()));
             events.push((item.upper, false, item.extent()));
         }
-        // `false` sorts first: what ends at a time leaves before what begins there arrives.
+        // `false` sorts first: items that end at a time are removed before items that begin at it are added.
         events.sort_unstable();
         let (mut live, mut peak) = (0u64, 0u64);
         for (_, begins, extent) in events {
@@ -123,7 +123,7 @@ impl Problem {
         peak
     }
 
-    /// The sum of all extents, in bytes: what the items take when none shares memory with another.
+    /// The sum of all extents, in bytes: the size without shared memory.
     pub fn unshared(&self) -> u64 {
         self.items.iter().map(Item::extent).sum()
     }
@@ -156,21 +156,21 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_adds_up_what_is_alive_at_the_worst_time() {
+    fn the_bound_is_the_largest_sum_of_live_items() {
         let problem = Problem::new(vec![item(0, 4, 10, 1), item(2, 6, 5, 8), item(4, 8, 9, 1)]).unwrap();
         assert_eq!(problem.lower_bound(), 18);
         assert_eq!(problem.unshared(), 27);
     }
 
     #[test]
-    fn no_items_need_no_bytes() {
+    fn an_empty_problem_needs_no_bytes() {
         let problem = Problem::new(Vec::new()).unwrap();
         assert_eq!(problem.lower_bound(), 0);
         assert_eq!(Placement::new(&problem, Vec::new()).height, 0);
     }
 
     #[test]
-    fn broken_items_are_named() {
+    fn invalid_items_are_reported() {
         let good = item(0, 1, 1, 1);
         let id = ItemId(1);
         let found = |bad: Item| Problem::new(vec![good, bad]).unwrap_err();

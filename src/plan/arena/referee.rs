@@ -1,13 +1,13 @@
-//! The referee: checks a placement against its problem with nothing borrowed from the planners.
+//! Checks a placement against its problem without any code of the planners.
 //!
-//! The rule is plain: two items that are alive together must not share a byte. It runs in release builds too, so items
-//! are compared in the order in which they begin with those that are alive then.
+//! The rule is simple: two items that are alive at the same time must not share a byte. The check runs in release
+//! builds too, so it is fast: items are compared in the order in which they begin with those that are alive then.
 
 use super::problem::{Item, ItemId, Placement, Problem};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// The first rule that a placement breaks.
+/// The first rule that a placement violates.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     #[error("the placement lists {found} offsets for {expected} items")]
@@ -22,7 +22,7 @@ pub enum Violation {
     Height { stated: u64, measured: u64 },
 }
 
-/// An item as the referee sees it: a rectangle in time and bytes.
+/// An item as a rectangle in time and bytes.
 struct Rectangle {
     lower: u64,
     upper: u64,
@@ -31,7 +31,7 @@ struct Rectangle {
     item: ItemId,
 }
 
-/// Accepts a placement in which every item is aligned, no two live items share a byte, and the height is the true one.
+/// Accepts a placement in which every item is aligned, no two live items share a byte, and the height is correct.
 ///
 /// # Errors
 /// The first [`Violation`], in the order: count, alignment and range, overlap, height.
@@ -53,9 +53,9 @@ pub fn check(problem: &Problem, placement: &Placement) -> Result<(), Violation> 
     Ok(())
 }
 
-/// Accepts rectangles of which no two share time and bytes. They are taken in the order in which they begin, and those
-/// that are alive are kept by their first byte: as they share nothing, a new one can only meet the one below it or the
-/// one above.
+/// Accepts rectangles of which no two share time and bytes. They are processed in the order in which they begin, and
+/// those that are alive are sorted by their first byte: as these share nothing, a new one can overlap only the one
+/// below it or the one above.
 fn overlap(mut rectangles: Vec<Rectangle>) -> Result<(), Violation> {
     rectangles.retain(|r| r.bottom < r.top && r.lower < r.upper);
     rectangles.sort_by_key(|r| r.lower);
@@ -84,12 +84,12 @@ fn overlap(mut rectangles: Vec<Rectangle>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Reads one item's rectangle, if its offset is one that it may have.
+/// Reads one item's rectangle, if its offset is valid.
 fn rectangle(id: ItemId, item: &Item, offset: u64) -> Result<Rectangle, Violation> {
     if !offset.is_multiple_of(item.align) {
         return Err(Violation::Alignment { item: id, offset, align: item.align });
     }
-    // The extent is worked out here once more, so that a mistake in the planners' arithmetic is not repeated.
+    // The extent is computed again here, so that a mistake in the planners' arithmetic is not repeated.
     let padding = (item.align - item.size % item.align) % item.align;
     let top = offset
         .checked_add(item.size)
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_placement_passes() {
+    fn a_valid_placement_passes() {
         assert_eq!(verdict(&[0, 12, 0], 20), Ok(()));
     }
 

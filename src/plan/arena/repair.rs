@@ -1,8 +1,8 @@
-//! Repair: what ends up too high goes earlier the next time.
+//! Repair: items that end up too high are placed earlier in the next round.
 //!
-//! Each round lays the items on the skyline in an order of its own. Those that end above the bound are in trouble, so
-//! their key grows by a random factor between 1 and 2, and the next round takes them earlier. This is the squeaky-wheel
-//! optimization of Joslin and Clements (1999). Four chains of rounds set out from four keys.
+//! Each round places the items on the skyline in its own order. The keys of items that end above the bound grow by a
+//! random factor between 1 and 2, so that the next round places them earlier. This is the squeaky-wheel optimization of
+//! Joslin and Clements (1999). Four chains of rounds start from four keys.
 
 use super::orders::{self, Key};
 use super::problem::{Placement, Problem};
@@ -10,18 +10,18 @@ use super::sections::Sections;
 use super::seed_mix::uniform;
 use super::skyline;
 
-/// The chains of rounds, and how far they are.
+/// The chains of rounds, and their progress.
 pub(super) struct Repair<'a> {
     problem: &'a Problem,
     sections: &'a Sections,
     lower_bound: u64,
-    /// For each chain, the key of every item with all growth so far.
+    /// For each chain, the key of every item including all growth so far.
     chains: Vec<Vec<f64>>,
     rounds: u64,
 }
 
 impl<'a> Repair<'a> {
-    /// Sets out from the items' own keys.
+    /// Starts from the items' own keys.
     pub fn new(problem: &'a Problem, sections: &'a Sections) -> Self {
         let chains = [Key::Total, Key::Duration, Key::Area, Key::Size]
             .map(|key| orders::values(problem, sections, key).into_iter().map(|value| value as f64).collect())
@@ -41,7 +41,7 @@ impl<'a> Repair<'a> {
                 keys[id] *= 1.0 + uniform((self.rounds << 32) + id as u64);
             }
         }
-        // Only the order counts, so keys that grew for long are brought back before they overflow.
+        // Only the order matters, so keys that have grown are scaled down before they overflow.
         let largest = keys.iter().copied().fold(1.0, f64::max);
         if largest > 1e200 {
             keys.iter_mut().for_each(|key| *key /= largest);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rounds_are_sound_repeatable_and_get_lower() {
+    fn rounds_are_valid_repeatable_and_get_lower() {
         let problem = cut_rectangle(&mut Rng::new(3), 200, 60, 1024);
         let sections = Sections::new(&problem);
         let (mut repair, mut again) = (Repair::new(&problem, &sections), Repair::new(&problem, &sections));

@@ -1,4 +1,4 @@
-//! Problems for the tests: small random ones, and the buffers of made-up training steps.
+//! Problems for the tests: small random ones, and the buffers of synthetic training steps.
 
 use super::problem::{Item, Problem};
 
@@ -38,15 +38,16 @@ pub fn random_problem(rng: &mut Rng, most: u64) -> Problem {
     Problem::new(items).unwrap()
 }
 
-/// So many random problems of up to `most` items each.
+/// This many random problems of up to `most` items each.
 pub fn random_problems(seed: u64, count: usize, most: u64) -> impl Iterator<Item = Problem> {
     let mut rng = Rng::new(seed);
     (0..count).map(move |_| random_problem(&mut rng, most))
 }
 
-/// Items that fill `height` bytes at every time: what begins is as large as what ends, but in other pieces.
+/// Items that fill `height` bytes at every time: new items are as large together as those that end, but divided
+/// differently.
 ///
-/// New pieces may find no room in one place, so the bound is often out of reach.
+/// New pieces may not fit in one place, so the bound often cannot be reached.
 pub fn full_problem(rng: &mut Rng, steps: u64, height: u64) -> Problem {
     let mut items: Vec<Item> = Vec::new();
     let mut live: Vec<Item> = Vec::new();
@@ -70,7 +71,8 @@ pub fn full_problem(rng: &mut Rng, steps: u64, height: u64) -> Problem {
     Problem::new(items).unwrap()
 }
 
-/// A rectangle cut into `count` items at random, at times and offsets that are forgotten: its bound can be reached.
+/// A rectangle divided into `count` items at random; their offsets are not kept, so that the bound is known to be
+/// reachable.
 pub fn cut_rectangle(rng: &mut Rng, count: usize, horizon: u64, height: u64) -> Problem {
     let mut pieces = vec![(0, horizon, height)];
     while pieces.len() < count {
@@ -92,7 +94,7 @@ pub fn cut_rectangle(rng: &mut Rng, count: usize, horizon: u64, height: u64) -> 
 
 /// The transient buffers of one training step of a random convolutional network with residual blocks.
 ///
-/// Forward op i runs at time i, its backward op at `2 layers - i`. Activations live to their mirrored op, gradients
+/// Forward op i runs at time i, its backward op at `2 layers - i`. Activations live to their backward op, gradients
 /// from op to op, skipped tensors and their gradients over whole blocks, workspaces during one op.
 pub fn training_step(rng: &mut Rng, layers: u64, align: u64) -> Problem {
     let mut items = Vec::new();
@@ -103,7 +105,7 @@ pub fn training_step(rng: &mut Rng, layers: u64, align: u64) -> Problem {
     let mut bytes = 4 * (1 + rng.below(64)) * 4096;
     let mut block_from = None;
     for op in 0..layers {
-        // Sizes shrink and grow by small factors, as strides and channel counts change.
+        // Sizes shrink and grow by small factors, as with strides and changing channel counts.
         match rng.below(8) {
             0 => bytes = (bytes / 2).max(512),
             1 if bytes < 1 << 28 => bytes *= 2,

@@ -1,12 +1,12 @@
-//! The search for lower placements: many short depth-first searches, each with an order of its own.
+//! The search for lower placements: many short depth-first searches, each with its own order.
 //!
-//! Where a search succeeds at all, it mostly does so within a few nodes an item, and where it does not, hours may not
-//! be enough. So the searches are short and many, and few are long, in the proportions of Luby, Sinclair and Zuckerman
-//! ("Optimal speedup of Las Vegas algorithms", 1993). Orders are drawn from those of the planners with growing noise,
-//! by a fixed rule: search number k is the same on every machine.
+//! A search that succeeds usually does so within a few nodes for each item; otherwise even hours may not be enough. So
+//! there are many short searches and few long ones, in the proportions of Luby, Sinclair and Zuckerman ("Optimal
+//! speedup of Las Vegas algorithms", 1993). Orders are drawn from those of the planners with growing noise, by a fixed
+//! rule: search number k is the same on every machine.
 //!
-//! Searches run in batches on all cores. The outcome of a batch is that of its first search in number that settled
-//! something, so it does not depend on which thread was quicker; only the moment at which time runs out does.
+//! Searches run in batches on all cores. The result of a batch is that of its first search, by number, that reached a
+//! result, so it does not depend on which thread was faster; only the time at which the time limit is reached does.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,33 +24,33 @@ use super::seed_mix::uniform;
 /// How long to search.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Limit {
-    /// Up to so many steps: a look at one item in one section is a step, and takes about a nanosecond.
+    /// Up to this many steps: a visit to one item in one section is a step, and takes about a nanosecond.
     Steps(u64),
-    /// Until then.
+    /// Until this time.
     Deadline(Instant),
 }
 
-/// What a search found out.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    /// The lowest placement, if one is lower than that from which the search set out.
+    /// The lowest placement, if it is lower than the one from which the search started.
     pub placement: Option<Placement>,
-    /// Whether nothing can be lower than that placement, or than the first one if there is none.
+    /// Whether it is proved that nothing can be lower than that placement, or than the first one if there is none.
     pub proved: bool,
 }
 
-/// How many searches a batch has.
+/// The number of searches in a batch.
 const BATCH: u64 = 8;
-/// Where a look at every section takes more steps than this, searches look at the lowest valley only.
+/// If visiting every section takes more steps than this, searches visit only the lowest valley.
 const LARGE: u64 = 20_000;
-/// More threads than this gain little on problems of a few hundred items.
+/// More threads than this improve little on problems of a few hundred items.
 const MOST_THREADS: usize = 8;
 
-/// Looks for placements lower than `height` bytes until one meets the bound or the limit is reached.
+/// Searches for placements lower than `height` bytes until one reaches the bound or the limit is reached.
 pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit: Limit) -> Found {
     let nothing = Found { placement: None, proved: false };
     if let Limit::Steps(steps) = limit {
-        // Setting up the field already costs more than these steps where not even one search is within them.
+        // If not even one search is within these steps, the preparation costs more than they allow.
         let steps_a_node: u64 = sections.spans.iter().map(|span| span.width() as u64).sum();
         if steps_a_node.saturating_mul(sections.spans.len() as u64) > steps {
             return nothing;
@@ -62,15 +62,15 @@ pub(super) fn improve(problem: &Problem, sections: &Sections, height: u64, limit
     }
 }
 
-/// A problem as the searches see it, and the keys of their orders.
+/// A problem in the form that the searches use, and the keys of their orders.
 struct Field<'a> {
     problem: &'a Problem,
     instance: Instance,
-    /// The items of the instance, by their position in the problem: those that have bytes.
+    /// The items of the instance, by their index in the problem: those that have bytes.
     items: Vec<usize>,
     /// The bytes of one unit of the instance.
     unit: u64,
-    /// Whether the instance has a placement exactly where the problem has one.
+    /// Whether the instance has a placement exactly if the problem has one.
     exact: bool,
     /// The values of each key, in the order of the variants of [`Key`], by instance item.
     keys: Vec<Vec<f64>>,
@@ -89,12 +89,12 @@ const BASES: [(Key, Key); 8] = [
 ];
 
 impl<'a> Field<'a> {
-    /// Sets the field up; nothing if alignments are so odd that no common one fits in 64 bits.
+    /// Prepares the search; `None` if the alignments have no common multiple that fits in 64 bits.
     fn new(problem: &'a Problem, sections: &Sections) -> Option<Self> {
         let all = problem.items();
         let items: Vec<usize> = (0..all.len()).filter(|&i| all[i].extent() > 0).collect();
-        // The searches know no alignment. Where extents are multiples of every alignment, so are all offsets that they
-        // can find. Elsewhere extents are rounded up, which may lose a placement and proves nothing.
+        // The searches do not handle alignments. If extents are multiples of every alignment, so are all offsets that
+        // they can find. Otherwise extents are rounded up, which may exclude a placement and proves nothing.
         let align = items.iter().try_fold(1, |align, &i| least_common_multiple(align, all[i].align))?;
         let extents =
             items.iter().map(|&i| all[i].extent().checked_next_multiple_of(align)).collect::<Option<Vec<u64>>>()?;
@@ -118,10 +118,10 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// Lowers the target between what is proved impossible and what is found.
+    /// Lowers the target between what is proved to be impossible and what is found.
     fn improve(&self, height: u64, limit: Limit, mut repair: Repair<'_>) -> Found {
         let mut best: Option<Placement> = None;
-        // No placement is below `low`, one is known at `high`; both in units.
+        // No placement is below `low`, one is known at `high`; both are in units.
         let mut low = self.instance.bound();
         let mut high = height.div_ceil(self.unit);
         let mut searches_left = match limit {
@@ -151,7 +151,8 @@ impl<'a> Field<'a> {
             if low >= high || is_over() {
                 break;
             }
-            // Every third batch aims between the bound and what is known, ever nearer to the latter until one hits.
+            // Every third batch uses a target between the bound and the known height, ever nearer to the latter until
+            // one succeeds.
             let gap = high - low;
             let aims_at_bound = gap == 1 || at_bound <= 2 * between;
             let (target, first) =
@@ -176,8 +177,8 @@ impl<'a> Field<'a> {
         Found { placement: best, proved: self.exact && low >= high }
     }
 
-    /// How many rounds of repair go before each batch. Searches of large problems are slow and seldom hit, so there the
-    /// time is better spent on repair.
+    /// The number of rounds of repair before each batch. Searches of large problems are slow and seldom succeed, so
+    /// that repair gets more of the time there.
     fn repairs_a_batch(&self, has_deadline: bool) -> u64 {
         match (has_deadline, self.is_large()) {
             (false, _) => 0,
@@ -186,7 +187,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Runs the searches of these numbers; the verdict of the first that came to one.
+    /// Runs the searches with these numbers; returns the result of the first one that has one.
     fn batch(&self, target: u64, numbers: std::ops::Range<u64>, deadline: Option<Instant>) -> Verdict {
         let next = AtomicU64::new(numbers.start);
         let settled = AtomicU64::new(u64::MAX);
@@ -218,7 +219,7 @@ impl<'a> Field<'a> {
                     .name(format!("arena-search-{index}"))
                     .stack_size(STACK_BYTES)
                     .spawn_scoped(scope, work);
-                // Fewer threads only take longer, and without any the batch has no verdict.
+                // With fewer threads it only takes longer, and without any thread the batch has no result.
                 if spawned.is_err() {
                     break;
                 }
@@ -227,12 +228,12 @@ impl<'a> Field<'a> {
         verdict.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner).1
     }
 
-    /// Whether a look at every section is too slow.
+    /// Whether visiting every section is too slow.
     fn is_large(&self) -> bool {
         self.instance.steps_a_node() > LARGE
     }
 
-    /// How search number `number` goes about it.
+    /// The parameters of search number `number`.
     fn strategy(&self, number: u64) -> Strategy {
         let bases = BASES.len() as u64;
         let (primary, secondary) = BASES[(number % bases) as usize];
@@ -251,7 +252,7 @@ impl<'a> Field<'a> {
         Strategy { first, ranks, nodes: self.nodes(number) }
     }
 
-    /// How many nodes search number `number` may visit.
+    /// The number of nodes that search number `number` may visit.
     fn nodes(&self, number: u64) -> u64 {
         2 * self.items.len() as u64 * luby(number + 1)
     }
@@ -293,13 +294,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_dives_are_short_and_few_are_long() {
+    fn most_searches_are_short_and_few_are_long() {
         let start: Vec<u64> = (1..=15).map(luby).collect();
         assert_eq!(start, [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]);
     }
 
     #[test]
-    fn common_alignments_are_least_and_may_be_too_large() {
+    fn the_common_alignment_is_the_least_common_multiple_and_may_be_too_large() {
         assert_eq!(least_common_multiple(12, 256), Some(768));
         assert_eq!(least_common_multiple(u64::MAX, u64::MAX - 1), None);
     }

@@ -1,7 +1,7 @@
-//! Time, cut into as few pieces as the planners need.
+//! Time, divided into as few sections as the planners need.
 //!
-//! Two half-open ranges meet exactly if one of them is alive when the other begins. So only the moments at which some
-//! item begins matter: each is a *section*, and an item spans a contiguous run of sections.
+//! Two half-open ranges overlap exactly if one of them is alive when the other begins. So only the times at which some
+//! item begins matter: each starts a *section*, and an item spans a contiguous run of sections.
 
 use super::problem::Problem;
 
@@ -31,7 +31,7 @@ pub(super) struct Sections {
 }
 
 impl Sections {
-    /// Cuts the problem's time at every moment at which an item begins.
+    /// Divides the problem's time at every time at which an item begins.
     pub fn new(problem: &Problem) -> Self {
         let items = problem.items();
         let mut starts: Vec<u64> = items.iter().map(|item| item.lower).collect();
@@ -41,8 +41,8 @@ impl Sections {
         let spans: Vec<Span> =
             items.iter().map(|item| Span { first: section_of(item.lower), end: section_of(item.upper) }).collect();
 
-        // What begins in a section adds to the running sum there, what ended before it leaves; wrapping sums are exact
-        // because the true ones fit.
+        // Items that begin in a section are added to the running sum there, and those that ended before it are
+        // subtracted; wrapping sums are exact because the true ones fit.
         let mut change = vec![0u64; starts.len() + 1];
         for (item, span) in items.iter().zip(&spans) {
             change[span.first] = change[span.first].wrapping_add(item.extent());
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_meet_exactly_where_live_ranges_meet() {
+    fn spans_overlap_exactly_if_live_ranges_do() {
         for problem in random_problems(7, 50, 20) {
             let sections = Sections::new(&problem);
             for (a, s) in problem.items().iter().zip(&sections.spans) {

@@ -1,6 +1,6 @@
 //! Numbers that look random and are the same on every machine.
 
-/// Spreads a number over 64 bits (the finalizer of SplitMix64, Steele et al. 2014).
+/// Distributes a number over 64 bits (the finalizer of SplitMix64, Steele et al. 2014).
 pub(super) fn scramble(seed: u64) -> u64 {
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,11 +1,11 @@
-//! Lowest offset first: items are laid on a skyline, always in its lowest valley.
+//! Lowest offset first: items are placed on a skyline, always in its lowest valley.
 //!
-//! The skyline holds, for each section, the height that is taken. The item that can be placed lowest is one that fits
-//! into the lowest valley; among those, an order decides. A valley into which no item fits is filled up to its lower
-//! wall.
+//! The skyline contains, for each section, the height that is occupied. The item that can be placed lowest is one that
+//! fits into the lowest valley; among those, an order decides. A valley into which no item fits is filled up to its
+//! lower neighbour.
 //!
-//! Every placement adds at most two pieces to the skyline and every filling removes one, and the best item of a valley
-//! comes from a search tree, so a whole plan takes about `n log n` steps even where every item meets every other.
+//! Every placement adds at most two pieces to the skyline and every filling removes one, and the best item for a valley
+//! is found with a search tree, so a whole plan takes about `n log n` steps even if every item overlaps every other.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use std::collections::BinaryHeap;
 use super::problem::{Placement, Problem};
 use super::sections::{Sections, Span};
 
-/// Lays the items on the skyline; of those that fit into the lowest valley, the one that `order` lists first.
+/// Places the items on the skyline; among those that fit into the lowest valley, the one that `order` lists first.
 ///
 /// `order` names every item once, by its position in the problem.
 pub(super) fn plan(problem: &Problem, sections: &Sections, order: &[u32]) -> Placement {
@@ -41,15 +41,15 @@ struct Valley {
     floor: u64,
 }
 
-/// The taken height over all sections, as a list of level pieces.
+/// The occupied height over all sections, as a list of level pieces.
 struct Skyline {
-    /// The end of the piece that begins at a section, or 0 where none begins.
+    /// The end of the piece that begins at a section, or 0 if none begins.
     end: Vec<usize>,
     /// The first section of the piece that ends at a section.
     first: Vec<usize>,
     /// The height of the piece that begins at a section, in bytes.
     floor: Vec<u64>,
-    /// The pieces by height and first section, with stale entries that are skipped when they surface.
+    /// The pieces by height and first section, with outdated entries that are skipped when they are reached.
     heap: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
@@ -66,7 +66,7 @@ impl Skyline {
         skyline
     }
 
-    /// Lists a piece; an empty one is nothing.
+    /// Adds a piece to the list, unless it is empty.
     fn set_piece(&mut self, span: Span, floor: u64) {
         if span.first < span.end {
             self.end[span.first] = span.end;
@@ -76,7 +76,7 @@ impl Skyline {
         }
     }
 
-    /// The lowest piece, joined with the neighbours of its own height.
+    /// The lowest piece, merged with neighbours of the same height.
     fn lowest_valley(&mut self) -> Option<Valley> {
         while let Some(Reverse((floor, at))) = self.heap.pop() {
             if self.end[at] == 0 || self.floor[at] != floor {
@@ -99,7 +99,7 @@ impl Skyline {
         None
     }
 
-    /// Raises a valley, into which nothing fits, to its lower wall; between two ends of time there is none.
+    /// Raises a valley into which nothing fits to its lower neighbour; a valley that spans all sections has none.
     fn fill(&mut self, valley: Valley) {
         let Span { first, end } = valley.span;
         let left = (first > 0).then(|| self.floor[self.first[first]]);
@@ -109,7 +109,7 @@ impl Skyline {
         }
     }
 
-    /// Splits a valley around the item that was laid into it.
+    /// Splits a valley around the item that was placed into it.
     fn stack(&mut self, valley: Valley, item: Span, top: u64) {
         let Span { first, end } = valley.span;
         self.set_piece(Span { first, end: item.first }, valley.floor);
@@ -140,13 +140,13 @@ struct Node {
     earliest_end: usize,
 }
 
-/// A subtree in which no item waits.
+/// A subtree in which no item is waiting.
 const NOBODY: Node = Node { rank: u32::MAX, earliest_end: usize::MAX };
 
 impl Waiting {
     fn new(problem: &Problem, sections: &Sections, order: &[u32]) -> Self {
         let spans = &sections.spans;
-        // An item without bytes shares every offset with everyone: it stays at 0 and never waits.
+        // An item without bytes overlaps nothing: it stays at 0 and never waits.
         let item_at_rank: Vec<u32> =
             order.iter().copied().filter(|&item| problem.items()[item as usize].extent() > 0).collect();
         let mut by_first: Vec<u32> = (0..item_at_rank.len() as u32).collect();
@@ -165,7 +165,7 @@ impl Waiting {
             ends.push(span.end);
             nodes[leaves + leaf] = Node { rank, earliest_end: span.end };
         }
-        // A section in which nothing begins has its first leaf where the section before it ended.
+        // The first leaf of a section in which nothing begins is the end of the leaves of the preceding section.
         for section in 1..leaf_from.len() {
             leaf_from[section] = leaf_from[section].max(leaf_from[section - 1]);
         }
@@ -175,7 +175,7 @@ impl Waiting {
         Self { leaf_from, ends, item_at_rank, leaf_at_rank, leaves, nodes }
     }
 
-    /// Takes out the first item in the order that is inside `span`.
+    /// Removes and returns the first item in the order that is inside `span`.
     fn take_first_inside(&mut self, span: Span) -> Option<usize> {
         let wanted = (self.leaf_from[span.first], self.leaf_from[span.end]);
         let rank = self.best(1, (0, self.leaves), wanted, span.end, u32::MAX);
@@ -209,7 +209,7 @@ impl Waiting {
     }
 }
 
-/// What two neighbouring subtrees hold together.
+/// The combination of two neighbouring subtrees.
 fn join(a: Node, b: Node) -> Node {
     Node { rank: a.rank.min(b.rank), earliest_end: a.earliest_end.min(b.earliest_end) }
 }
@@ -219,8 +219,8 @@ mod tests {
     use super::super::samples::{Rng, full_problem, random_problems};
     use super::*;
 
-    /// The same rule without a skyline: of all items the one that can be placed lowest, and of those the first in the
-    /// order.
+    /// The same rule without a skyline: of all items the one that can be placed lowest, and among those the first in
+    /// the order.
     fn plainly(problem: &Problem, order: &[u32]) -> Vec<u64> {
         let items = problem.items();
         let mut offsets = vec![None; items.len()];
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn the_skyline_follows_the_plain_rule() {
+    fn the_skyline_agrees_with_the_simple_rule() {
         let mut rng = Rng::new(9);
         for _ in 0..100 {
             let problem = full_problem(&mut rng, 12, 20);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn items_without_bytes_lie_at_zero() {
+    fn items_without_bytes_are_placed_at_zero() {
         for problem in random_problems(10, 50, 12) {
             let order: Vec<u32> = (0..problem.items().len() as u32).collect();
             let placement = plan(&problem, &Sections::new(&problem), &order);

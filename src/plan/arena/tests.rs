@@ -1,4 +1,4 @@
-//! What holds for every planner, on small random problems, made-up training steps and problems that others published.
+//! Properties of every planner, on small random problems, synthetic training steps and published problems.
 
 use std::fs::File;
 use std::path::Path;
@@ -56,7 +56,7 @@ fn the_referee_accepts_every_planner_on_random_problems() {
 }
 
 #[test]
-fn the_search_agrees_with_trying_everything() {
+fn the_search_agrees_with_exhaustive_search() {
     let mut rng = Rng::new(2);
     let mut above_bound = 0;
     for round in 0..600 {
@@ -68,7 +68,7 @@ fn the_search_agrees_with_trying_everything() {
         assert_eq!(referee::check(&problem, &report.placement), Ok(()));
         let (height, optimum) = (report.placement.height, optimum(&problem));
         assert!(height >= optimum, "round {round}: {height} is below the optimum {optimum}");
-        // Where alignments differ the search may lose a placement, and must not call its own the lowest.
+        // If alignments differ, the search may miss a placement, and must not claim that its own is the lowest.
         if round % 3 != 0 || report.proved_optimal {
             assert_eq!(height, optimum, "round {round}");
             assert!(report.proved_optimal, "round {round}");
@@ -79,8 +79,8 @@ fn the_search_agrees_with_trying_everything() {
 }
 
 #[test]
-fn a_bound_out_of_reach_is_proved_to_be_so() {
-    // Twelve items fill ten bytes at every time, and still no ten bytes can hold them.
+fn an_unreachable_bound_is_proved_unreachable() {
+    // Twelve items fill ten bytes at every time, but no placement in ten bytes exists.
     let lower = [0, 1, 0, 3, 4, 1, 5, 6, 0, 3, 6, 7];
     let upper = [1, 3, 4, 5, 5, 6, 6, 7, 8, 8, 8, 8];
     let sizes = [8, 5, 1, 4, 1, 3, 5, 2, 1, 1, 6, 2];
@@ -93,8 +93,8 @@ fn a_bound_out_of_reach_is_proved_to_be_so() {
 }
 
 #[test]
-fn the_search_never_rules_out_what_is_possible() {
-    // The pieces of a rectangle fit into it, also when some of them are missing or have shrunk.
+fn the_search_never_excludes_a_possible_height() {
+    // The pieces of a rectangle fit into it, also if some of them are missing or have shrunk.
     let mut rng = Rng::new(12);
     for round in 0..300 {
         let whole = cut_rectangle(&mut rng, 12 + round % 20, 12, 24);
@@ -115,7 +115,7 @@ fn the_search_never_rules_out_what_is_possible() {
 }
 
 #[test]
-fn the_search_meets_the_bound_where_every_order_fails() {
+fn the_search_meets_the_bound_if_every_order_fails() {
     let mut rng = Rng::new(11);
     let problem = cut_rectangle(&mut rng, 200, 1 << 20, 1024);
     for planner in Planner::ALL {
@@ -127,7 +127,7 @@ fn the_search_meets_the_bound_where_every_order_fails() {
 }
 
 #[test]
-fn a_plan_depends_on_nothing_but_its_problem() {
+fn a_plan_depends_only_on_its_problem() {
     let mut rng = Rng::new(4);
     for _ in 0..10 {
         let problem = cut_rectangle(&mut rng, 120, 60, 1024);

@@ -1,8 +1,8 @@
-//! Updates of large networks, some layers at a time.
+//! Updates large networks some layers at a time.
 //!
-//! One update of all parameters at the end of a step is one launch, but all gradients live until then: as many bytes as
-//! the parameters have. Where that is much, what a few megabytes of gradients belong to is updated as soon as these are
-//! there and the last reader of its parameters is done, so that gradients of different layers share memory.
+//! One update of all parameters at the end of a step is one launch, but until then all gradients live, with as many
+//! bytes as the parameters. If that is much, a few megabytes of parameters are updated as soon as their gradients are
+//! computed and the last reader of the parameters is done, so that gradients of different layers share memory.
 
 use crate::ir::Role;
 use crate::lower::{Alias, FLAT_ALIGN, LValue, LValueId, Op, Program};
@@ -14,7 +14,7 @@ use crate::rewrite::updates::{ParamReaders, Update, gradient_writers, is_large, 
 use crate::tensor::Shape;
 use std::ops::Range;
 
-/// Parameters that are updated together, at least, where there are so many.
+/// The smallest number of parameters that are updated together, unless there are fewer.
 const TOGETHER: usize = 1 << 21;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -40,7 +40,7 @@ struct Bucket {
     after: usize,
 }
 
-/// The operation after which each segment can be updated; nothing where another operation needs a gradient.
+/// The operation after which each segment can be updated; `None` if another operation needs a gradient.
 fn ready(program: &Program, update: usize) -> Option<Vec<usize>> {
     let readers = ParamReaders::of(program, &program.ops[update]);
     let writers = gradient_writers(program, update)?;
@@ -48,7 +48,8 @@ fn ready(program: &Program, update: usize) -> Option<Vec<usize>> {
     writers.iter().zip(&program.segments).map(of).collect()
 }
 
-/// What is updated together: whole layers, from the last one on, because the way back makes its gradients first.
+/// The buckets of the update: whole layers, from the last one on, because the backward pass computes its gradients
+/// first.
 fn buckets(program: &Program, ready: &[usize]) -> Vec<Bucket> {
     let layer = |number: usize| program.value(program.params[program.segments[number].0.0 as usize].value).layer;
     let mut buckets: Vec<Bucket> = Vec::new();
@@ -72,7 +73,7 @@ fn buckets(program: &Program, ready: &[usize]) -> Vec<Bucket> {
     buckets
 }
 
-/// The update of some neighbouring segments, whose gradients get memory of their own.
+/// The update of some neighbouring segments, whose gradients get separate memory.
 fn update_of(rw: &mut Rewriter, whole: &Op, segments: &Range<usize>) -> Op {
     let OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. }) = whole.kind else {
         return whole.clone();
@@ -88,7 +89,7 @@ fn update_of(rw: &mut Rewriter, whole: &Op, segments: &Range<usize>) -> Op {
     let layer_of = |param: &ParamId| rw.program().value(rw.program().params[param.0 as usize].value).layer;
     let layer = of.first().and_then(|(param, _)| layer_of(param));
     op.layer = layer.filter(|layer| of.iter().all(|(param, _)| layer_of(param) == Some(*layer)));
-    // A stretch of each vector: of elements, or of numbers for each segment.
+    // A range of each vector: of elements, or of numbers for each segment.
     let elements =
         ["param_prev", "m_prev", "v_prev", "param", "m", "v", "shadow"].map(|slot| (slot, start, end - start, None));
     let param = of.first().map(|o| o.0);
@@ -106,8 +107,7 @@ fn update_of(rw: &mut Rewriter, whole: &Op, segments: &Range<usize>) -> Op {
     op
 }
 
-/// A stretch `(from, len)` of a vector. What consists of parts that are written one by one has a parameter's name on
-/// them.
+/// A range `(from, len)` of a vector. A vector whose parts are written one by one is named after a parameter there.
 fn stretch(
     rw: &mut Rewriter,
     vector: LValueId,
@@ -122,7 +122,7 @@ fn stretch(
     rw.push(LValue { name, alias, param: param.or(value.param), shape: Shape::from([len]), ..value })
 }
 
-/// A vector of its own for the gradients that are at `place` in the one of all.
+/// A separate vector for the gradients that are at `place` in the vector of all gradients.
 fn moved_gradients(rw: &mut Rewriter, flat: LValueId, place: Range<usize>, number: usize) -> LValueId {
     let root = rw.program().root(flat).0;
     let value = rw.program().value(root).clone();
@@ -165,11 +165,11 @@ mod tests {
         for precision in [Precision::F32, Precision::Bf16] {
             let program = rewritten(8192, precision);
             let found = updates(&program);
-            // The last two layers, the one of 17 million parameters, the first two.
+            // The last two layers, the layer with 17 million parameters, the first two.
             assert_eq!(found.iter().map(|u| u.1).collect::<Vec<_>>(), [4, 2, 4]);
             let grads = |op: &Op| op.arg("grad").map(|id| program.value(program.root(id).0).shape.len());
             assert_eq!(program.ops.iter().filter_map(grads).sum::<usize>(), program.flat_len());
-            // No update is before the last reader of what it changes, nor before the counters.
+            // No update is before the last reader of its parameters, or before the counters.
             let counters = program.ops.iter().rposition(|op| matches!(op.kind, OpKind::BiasCorr(_))).unwrap();
             for &(at, _) in &found {
                 assert!(counters < at);

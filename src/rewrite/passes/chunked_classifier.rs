@@ -1,7 +1,8 @@
-//! A last dense layer of many classes, its loss and its gradients are one operation, which works on chunks of rows.
+//! Fuses a last dense layer of many classes, its loss and its gradients into one operation, which processes chunks of
+//! rows.
 //!
 //! With a large vocabulary, the scores of all positions are by far the largest value of a step, and each of the
-//! operations that read them waits for memory. In chunks they never leave the caches, and need no place in the arena.
+//! operations that read them waits for memory. In chunks they never leave the caches, and need no space in the arena.
 
 use crate::lower::{LValue, LValueId, Op, Program};
 use crate::model::Activation;
@@ -10,19 +11,19 @@ use crate::rewrite::history::{absorb, parts};
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 
-/// Bytes of all scores from which they are made in chunks. Below it they stay in the last-level cache between the
-/// operations, which then are as fast, and there is little memory to be saved.
+/// The size of all scores, in bytes, above which they are computed in chunks. Below it they stay in the last-level
+/// cache between the operations, which are then equally fast, and little memory can be saved.
 pub(crate) const LARGE_SCORES: usize = 16 << 20;
 
-/// Bytes of a chunk's scores, about: what a last-level cache has room for beside a part of the weight.
+/// The approximate size of a chunk's scores, in bytes: it fits a last-level cache together with a part of the weight.
 const CHUNK_BYTES: usize = 8 << 20;
 
-/// Rows of a chunk at least. A chunk reads the weight twice, and reads and writes its gradient once: with fewer rows,
-/// that takes longer than the products.
+/// The smallest number of rows in a chunk. A chunk reads the weight twice, and reads and writes its gradient once: with
+/// fewer rows, that takes longer than the products.
 const LEAST_ROWS: usize = 64;
 
 /// The rows of chunks are a multiple of this: the largest tiles of the products have 14 rows, and the first row of a
-/// chunk begins a line of the cache.
+/// chunk is at the start of a cache line.
 const ROWS_ALIGN: usize = 16;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -34,7 +35,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     }
 }
 
-/// Rows of a chunk: chunks of nearly equal size.
+/// Rows of a chunk, for chunks of nearly equal size.
 fn chunk_rows(rows: usize, classes: usize) -> usize {
     let most = (CHUNK_BYTES / (classes * size_of::<f32>())).max(LEAST_ROWS);
     rows.div_ceil(rows.div_ceil(most)).next_multiple_of(ROWS_ALIGN)
@@ -46,14 +47,14 @@ pub(super) struct Classifier {
     pub(super) loss: usize,
     pub(super) weight: usize,
     pub(super) bias: Option<usize>,
-    /// The gradient of the layer's input, with the derivative of an activation in front that is fused with it.
+    /// The gradient of the layer's input, and the derivative of the preceding activation that is fused with it.
     pub(super) input: Option<(usize, Option<Activation>)>,
-    /// What they are as one operation.
+    /// The fused operation.
     kind: ops::ClassifierCe,
 }
 
 impl Classifier {
-    /// The classifier of a loss, where its scores take more than so many bytes and nothing else reads them or their
+    /// The classifier of a loss, if its scores take more than this many bytes and nothing else reads them or their
     /// gradient.
     pub(super) fn find(program: &Program, loss: usize, large: usize) -> Option<Self> {
         let ops = &program.ops;
@@ -114,7 +115,8 @@ impl Classifier {
         found.comes_before(program).then_some(found)
     }
 
-    /// Whether all that the gradients are added to is there when the loss is made, and the operations are in order.
+    /// Whether all values that the gradients are added to exist when the loss is computed, and the operations are in
+    /// order.
     fn comes_before(&self, program: &Program) -> bool {
         let ops = &program.ops;
         let of_bias = self.bias.and_then(|number| ops[number].arg("db_prev"));
@@ -156,8 +158,8 @@ impl Classifier {
         rw.fuse(self.loss, fused, &taken);
     }
 
-    /// The value that gets the gradient of the input. Where the derivative of an activation was applied with it, that
-    /// is an operation of its own again, in the place of the product at `at`.
+    /// The value that receives the gradient of the input. If the derivative of an activation was fused with it, that
+    /// becomes a separate operation again, in the place of the product at `at`.
     fn input_gradient(&self, rw: &mut Rewriter, at: usize, derivative: Option<Activation>) -> Option<LValueId> {
         let op = rw.op(at).clone();
         let dx = op.arg("c")?;
@@ -171,7 +173,7 @@ impl Classifier {
     }
 }
 
-/// The product, where it overwrites its result.
+/// The product, if it overwrites its result.
 fn plain(op: &Op) -> Option<Gemm> {
     match op.kind {
         OpKind::Gemm(g) if !g.accumulate => Some(g),
@@ -179,14 +181,14 @@ fn plain(op: &Op) -> Option<Gemm> {
     }
 }
 
-/// The derivative that a product applies to its result: none, or one of an activation; `None` where it does something
-/// else to it.
+/// The derivative that a product applies to its result: none, or that of an activation; `None` if its epilogue does
+/// anything else.
 fn derivative_of(op: &Op) -> Option<Option<Activation>> {
     let OpKind::Gemm(Gemm { epilogue, .. }) = op.kind else { return None };
     (!epilogue.bias && epilogue.act.is_none() && !epilogue.save_z).then_some(epilogue.act_grad)
 }
 
-/// The operations that read the memory of a value, by number; none where it outlives the step.
+/// The operations that read the memory of a value, by number; empty if it outlives the step.
 fn readers(program: &Program, id: LValueId) -> Vec<usize> {
     let root = program.root(id).0;
     if program.value(root).persistent {
@@ -204,7 +206,7 @@ mod tests {
     use crate::rewrite::pipeline::rewrite;
     use crate::rewrite::sample::{lowered, of_tokens};
 
-    /// A network of tokens, in batches of so many samples of 32 positions.
+    /// A network of tokens, in batches of this many samples of 32 positions.
     fn network(batch: usize, layers: &str) -> Model {
         of_tokens(layers, "sgd", [batch, 32])
     }
@@ -233,17 +235,17 @@ mod tests {
             assert!(!names.iter().any(|name| name.starts_with("softmax") || name.starts_with("gemm")), "{names:?}");
             assert!(!names.contains(&"bias_grad"));
         }
-        // The derivative of an activation in front is an operation of its own again.
+        // The derivative of the preceding activation is a separate operation again.
         let relu = format!(r#"{{"type": "dense", "units": 24, "activation": "relu"}}, {tied}"#);
         let (names, found) = rewritten(&network(8, &relu), &Goal::cpu());
         assert!(found.is_some() && names.iter().filter(|name| **name == "relu_bwd").count() == 1, "{names:?}");
     }
 
     #[test]
-    fn others_stay_as_they_are() {
+    fn other_classifiers_are_not_changed() {
         let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
         let plain = Goal { fuses: false, ..Goal::cpu() };
-        // Few rows; references; a classifier whose scores go through something else before the loss.
+        // Few rows; reference kernels; a classifier with an operation between the scores and the loss.
         assert_eq!(rewritten(&network(6, tied), &Goal::cpu()).1, None);
         assert_eq!(rewritten(&network(8, tied), &plain).1, None);
         let normed = format!(r#"{tied}, {{"type": "rms_norm"}}"#);

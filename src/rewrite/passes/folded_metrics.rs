@@ -1,4 +1,4 @@
-//! The optimizer's operation writes the totals of its metrics itself.
+//! Lets the optimizer's operation write the totals of its metrics.
 
 use crate::lower::Op;
 use crate::ops::OpKind;
@@ -11,7 +11,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let Some(at) = ops.iter().position(|op| matches!(op.kind, OpKind::UpdateMetrics(_))) else { return };
     let metrics = &ops[at];
     let source = metrics.arg("update_max_seg");
-    // Where gradients are clipped or summed over batches, their norms are measured before the update.
+    // If gradients are clipped or summed over batches, their norms are computed before the update.
     let norms = metrics.arg("grad_norm_seg");
     let is_update = |op: &Op| {
         let is_measured_there = op.arg("update_max") == source && op.arg("grad_norm_seg") == norms;

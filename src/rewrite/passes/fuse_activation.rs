@@ -1,4 +1,4 @@
-//! A product, convolution or batch normalisation applies the activation behind it.
+//! Fuses an activation into the preceding product, convolution or batch normalisation.
 
 use crate::lower::{LValueId, Op};
 use crate::model::Activation;
@@ -19,7 +19,7 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     let is_sole = uses.sole_producer(rw, x).is_some();
     let fused = match behind_norm(rw.op(producer), rw.op(reader), func) {
         Some(fused) => is_sole.then_some(fused),
-        // The product is made where the activation is, which is too late for those who read it before.
+        // The fused product is at the place of the activation, which is too late for earlier readers of the product.
         None if !uses.is_first_reader(x, reader) => None,
         None => behind_product(rw.op(producer), rw.op(reader), func, !is_sole),
     };
@@ -28,7 +28,7 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     }
 }
 
-/// A batch normalisation with an activation whose derivative is taken at its output.
+/// A batch normalisation with an activation whose derivative is computed from its output.
 fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
     let act = Some(func);
     let kind = match norm.kind {
@@ -41,8 +41,8 @@ fn behind_norm(norm: &Op, reader: &Op, func: Activation) -> Option<Op> {
     func.saves_output().then(|| merged(norm, reader, kind, &[("y", reader.arg("y"))]))
 }
 
-/// A forward product with an activation. Where the value before the activation has other readers (`keep`), it is
-/// written too, but not for an activation that its backward pass knows by its output.
+/// A forward product with an activation. If the value before the activation has other readers (`keep`), it is written
+/// too, unless the backward pass of the activation uses its output.
 fn behind_product(product: &Op, reader: &Op, func: Activation, keep: bool) -> Option<Op> {
     if keep && func.saves_output() {
         return None;

@@ -1,4 +1,4 @@
-//! The gradient of a layer's input is multiplied by the derivative of the activation in front of the layer.
+//! Fuses the derivative of an activation into the input gradient of the following layer.
 
 use crate::ops::{self, Epilogue, OpKind};
 use crate::rewrite::epilogue::{is_forward, with_epilogue};

@@ -1,4 +1,4 @@
-//! A product or convolution adds its bias while it writes.
+//! Fuses the addition of a bias into a product or convolution.
 
 use crate::ops::slot::bias_add;
 use crate::ops::{Epilogue, OpKind};
@@ -16,7 +16,7 @@ fn fuse(rw: &mut Rewriter, uses: &Uses, reader: usize) {
     let Some(producer) = uses.sole_producer(rw, op.arg("x")) else { return };
     let before = rw.op(producer);
     let kind = with_epilogue(&before.kind, |e| e.is_empty().then_some(Epilogue { bias: true, ..e }));
-    // Positions are added as a bias of whole samples, which is none of the product's outputs.
+    // Positions are added like a bias of whole samples, which does not match the product's outputs.
     let fits = |kind: &OpKind| kind.slot("bias").and_then(|slot| kind.extent(slot)) == op.kind.extent(bias_add::BIAS);
     let Some(kind) = kind.filter(fits) else { return };
     let fused = merged(before, op, kind, &[("bias", op.arg("bias")), ("c", op.arg("y"))]);

@@ -1,4 +1,4 @@
-//! The gradient of a batch normalisation begins with the derivative of the activation behind it.
+//! Fuses the derivative of an activation into the backward pass of the preceding batch normalisation.
 
 use crate::lower::{LValueId, Op};
 use crate::ops::{self, OpKind};
@@ -29,7 +29,7 @@ fn fused(derivative: &Op, reader: &Op, norm: ops::BatchNormBwd) -> Option<Op> {
         reader.kind.slots().iter().zip(&reader.args).map(|(s, a)| (s.name, *a)).collect();
     bound.extend([("dy", derivative.arg("dy")), ("saved", derivative.arg("saved"))]);
     let mut fused = merged(derivative, reader, kind, &bound);
-    // It is the normalisation's own backward pass, whichever layer the activation is.
+    // The result belongs to the normalisation's layer, regardless of the activation's layer.
     fused.layer = reader.layer;
     Some(fused)
 }

@@ -1,4 +1,4 @@
-//! Softmax, cross entropy, its mean, the accuracy and the gradient are one operation.
+//! Fuses softmax, cross entropy, its mean, the accuracy and the gradient into one operation.
 
 use crate::lower::Op;
 use crate::ops::{self, OpKind};

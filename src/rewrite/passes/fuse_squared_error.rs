@@ -1,4 +1,4 @@
-//! A loss on values, the squared error or another, and its gradient are one operation.
+//! Fuses a loss on values, the squared error or another, and its gradient into one operation.
 
 use crate::lower::Op;
 use crate::ops::{self, OpKind};
@@ -25,7 +25,7 @@ fn fuse(rw: &mut Rewriter, reader: usize) {
     rw.fuse(reader, fused, &[loss]);
 }
 
-/// A mean of a function of each element, with the accuracy where there is one.
+/// A mean of a function of each element, with the accuracy if there is one.
 fn fuse_point_loss(rw: &mut Rewriter, reader: usize) {
     let op = rw.op(reader);
     let OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }) = op.kind else { return };

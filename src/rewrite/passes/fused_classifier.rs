@@ -1,9 +1,10 @@
-//! The end of a classifier in one operation: its last dense layer, the loss, and the gradient of the layer's input.
+//! Fuses the end of a classifier into one operation: its last dense layer, the loss, and the gradient of the layer's
+//! input.
 //!
-//! With few classes these are three launches of which each does next to nothing, one waiting for the other. A row needs
-//! nothing of another row, and the layer's weight is small: so blocks that hold the weight take a row from its
-//! activations to the gradient of these. What is summed over rows (the mean loss, the layer's own gradients) is left to
-//! operations that run beside the rest of the way back.
+//! With few classes these are three launches, each with little work, that wait for each other. Rows are independent,
+//! and the layer's weight is small, so that each block can hold the weight and compute, for some rows, the gradient of
+//! the activations from the activations. Sums over rows (the mean loss, the layer's own gradients) are left to
+//! operations that run in parallel with the rest of the backward pass.
 
 use crate::lower::{LValue, LValueId, Op, Program};
 use crate::model::Activation;
@@ -12,11 +13,11 @@ use crate::rewrite::history::{absorb, parts};
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 
-/// Classes at most: a warp holds the scores of a row.
+/// The largest number of classes: a warp holds the scores of a row.
 const CLASSES: usize = 32;
-/// Elements of the weight at most: what the registers of a block hold.
+/// The largest number of elements of the weight: it must fit the registers of a block.
 const WEIGHT: usize = 256 * 64;
-/// Multiplications at most: beyond them tensor cores earn their launches.
+/// The largest number of multiplications: beyond it separate launches on tensor cores are faster.
 const SMALL: usize = 1 << 26;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -25,7 +26,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     }
 }
 
-/// The operations that become one, by number.
+/// The operations that are fused, by number.
 struct Classifier {
     product: usize,
     loss: usize,
@@ -36,7 +37,7 @@ struct Classifier {
     back: Option<Back>,
 }
 
-/// The way back through dropout and ReLU in front of the layer, where that is fused too.
+/// The backward pass of dropout and ReLU before the layer, if it is fused too.
 struct Back {
     ops: [usize; 2],
     /// The value that it ends with.
@@ -114,12 +115,12 @@ impl Classifier {
         ];
         let mean = made_like(&loss, OpKind::LossMean(ops::LossMean { rows }), &bound);
         rw.fuse(self.loss, fused, &taken);
-        // The mean is where the gradient was: among what runs beside the rest of the way back.
+        // The mean is placed where the gradient was, so that it runs in parallel with the rest of the backward pass.
         rw.insert_before(self.gradient, mean, &[self.loss]);
     }
 }
 
-/// The product that makes the scores of a loss, where nothing else reads them.
+/// The product that computes the scores of a loss, if nothing else reads them.
 fn product_of(program: &Program, loss: usize) -> Option<(usize, Gemm)> {
     let ops = &program.ops;
     let OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { rows, classes, .. }) = ops[loss].kind else { return None };
@@ -131,13 +132,14 @@ fn product_of(program: &Program, loss: usize) -> Option<(usize, Gemm)> {
     };
     let root = program.root(logits).0;
     let readers = ops.iter().flat_map(Op::reads).filter(|read| program.root(*read).0 == root).count();
-    // The gradient may share the memory of the scores: then its readers are those of the scores' memory too.
+    // The gradient may share the memory of the scores; then the readers of the scores' memory include the gradient's
+    // readers.
     let own = root != program.root(dlogits).0 && !program.value(root).persistent;
     let plain = (m, n) == (rows, classes) && epilogue.act.is_none() && !epilogue.save_z;
     (plain && own && readers == 1).then_some((product, gemm))
 }
 
-/// The product that makes the gradient of the input of the layer whose product makes the scores.
+/// The product that computes the gradient of the input of the layer whose product computes the scores.
 fn gradient_of(program: &Program, product: usize, loss: usize) -> Option<usize> {
     let ops = &program.ops;
     let (dlogits, weight) = (ops[loss].arg("dlogits")?, program.root(ops[product].arg("b")?));
@@ -149,8 +151,8 @@ fn gradient_of(program: &Program, product: usize, loss: usize) -> Option<usize> 
     })
 }
 
-/// The operations that lead `dy`, the gradient of a layer's input, back through dropout and ReLU. That input, `a`, is
-/// then zero just where the gradient is lost, and nothing else has to be read for it.
+/// The operations of the backward pass of dropout and ReLU, from `dy`, the gradient of a layer's input. That input,
+/// `a`, is zero exactly where the gradient is set to zero, so that nothing else must be read.
 fn through_dropout(program: &Program, a: LValueId, dy: LValueId) -> Option<Back> {
     let ops = &program.ops;
     let sole_reader = |id: LValueId| {
@@ -178,13 +180,13 @@ mod tests {
     use crate::rewrite::sample::{classifier, on_gpu};
 
     #[test]
-    fn the_way_back_through_dropout_and_relu_is_part_of_the_last_layer() {
+    fn the_backward_pass_of_dropout_and_relu_is_fused_into_the_last_layer() {
         let dense = |activation: &str| format!(r#"{{"type": "dense", "units": 128, "activation": "{activation}"}}"#);
         let with = |activation: &str| format!(r#"{}, {{"type": "dropout", "rate": 0.5}}"#, dense(activation));
         for (between, rate, left) in [
             (dense("relu"), 0.0, 0),
             (with("relu"), 0.5, 0),
-            // Whether another activation's output is zero does not say whether it was dropped.
+            // For other activations, an output of zero does not show whether it was dropped.
             (with("tanh"), 0.0, 2),
         ] {
             let program = on_gpu(&classifier(&between, "sgd"), Precision::F32);

@@ -1,11 +1,11 @@
-//! Parameters that are updated where their gradient is made.
+//! Fuses the update of parameters into the operations that compute their gradients.
 //!
-//! A small network's step waits longer for the launch of an optimizer than for its arithmetic. Where all trained
+//! A small network's step waits longer for the launch of an optimizer than for its arithmetic. If all trained
 //! parameters are weights and biases of dense layers whose gradients are single small products and sums, the update is
-//! part of these: the gradient stays in registers, moments and parameter are fetched before the gradient of the layer
-//! behind is there, and no gradient takes memory. An update waits until the last reader of its parameter is done. Of
-//! larger networks the optimizer's own pass is the faster one: it moves memory twice as fast as the ends of products
-//! do.
+//! fused into these: the gradient stays in registers, moments and parameter are loaded before the gradient of the
+//! following layer is computed, and no gradient takes memory. An update waits until the last reader of its parameter is
+//! done. For larger networks a separate pass of the optimizer is faster: it moves memory at twice the speed of a
+//! product's epilogue.
 
 mod metrics;
 mod stretches;
@@ -22,12 +22,12 @@ use crate::rewrite::updates::{ParamReaders, Update, gradient_writers, place, sol
 use metrics::measure;
 use stretches::Stretches;
 
-/// Multiplications of a product at most: what one launch without a split reduction does well.
+/// The largest number of multiplications of a product: what one launch without a split reduction computes efficiently.
 const SMALL: usize = 1 << 26;
-/// Rows that a bias's gradient sums at most.
+/// The largest number of rows that a bias's gradient sums.
 const ROWS: usize = 1024;
-/// Parameters at most, and where products reduce over many rows: on an H200, batches of 64 and 128 gain 10 to 25 % up
-/// to 920 thousand parameters, one of 512 loses 7 %.
+/// The largest number of parameters, and the same if products reduce over many rows: on an H200, batches of 64 and 128
+/// gain 10 to 25 % up to 920 thousand parameters, one of 512 loses 7 %.
 const PARAMETERS: usize = 1 << 20;
 const PARAMETERS_OF_MANY: usize = 1 << 16;
 const MANY_ROWS: usize = 128;
@@ -38,31 +38,31 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     }
 }
 
-/// What is to be fused.
+/// The operations to fuse.
 struct Plan {
     /// The optimizer's operation.
     update: usize,
-    /// The operation that makes the gradient of each segment.
+    /// The operation that computes the gradient of each segment.
     makers: Vec<usize>,
 }
 
-/// An update that is part of a gradient.
+/// An update that is fused into a gradient.
 struct Step {
-    /// The last reader of the parameter, or the maker of the gradient.
+    /// The last reader of the parameter, or the operation that computes the gradient.
     ready: usize,
     maker: usize,
     op: Op,
 }
 
 impl Plan {
-    /// Nothing where one parameter's gradient is made in another way or is needed by another operation.
+    /// `None` if one parameter's gradient is computed in another way or is needed by another operation.
     fn of(program: &Program) -> Option<Self> {
         let update = sole_update(program)?;
         let total: usize = program.segments.iter().map(|(_, s)| s.len).sum();
         if total == 0 || total > PARAMETERS {
             return None;
         }
-        // Whatever else the way back consists of would wait for updates that now follow the products one by one.
+        // Any other operation of the backward pass would wait for updates that now follow the products one by one.
         let small = |kind: &OpKind| {
             matches!(kind, OpKind::DropoutBwd(_) | OpKind::ActBwd(_) | OpKind::Gemm(_) | OpKind::BiasGrad(_))
         };
@@ -129,7 +129,7 @@ impl Plan {
     }
 }
 
-/// Whether an operation that makes a gradient of one of `total` parameters can step that parameter too.
+/// Whether an operation that computes a gradient of one of `total` parameters can also update that parameter.
 fn takes_update(maker: &OpKind, total: usize) -> bool {
     match maker {
         OpKind::Gemm(g) => {
@@ -142,7 +142,7 @@ fn takes_update(maker: &OpKind, total: usize) -> bool {
     }
 }
 
-/// The kind of operation that makes a gradient and steps its parameter.
+/// The kind of operation that computes a gradient and updates its parameter.
 fn step_kind(maker: &OpKind, update: &OpKind, precision: Precision) -> Option<OpKind> {
     let OpKind::AdamStep(ops::AdamStep { beta1, beta2, eps, decoupled, .. }) = *update else { return None };
     match *maker {
@@ -157,7 +157,7 @@ fn step_kind(maker: &OpKind, update: &OpKind, precision: Precision) -> Option<Op
     }
 }
 
-/// The operation that makes the gradient of a parameter and uses it up.
+/// The operation that computes the gradient of a parameter and uses it for the update.
 fn step_of(
     rw: &mut Rewriter,
     stretches: &mut Stretches,
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn a_small_network_of_dense_layers_is_updated_where_its_gradients_are_made() {
+    fn updates_of_a_small_dense_network_are_fused_into_its_gradients() {
         for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
             let program = rewritten(128, "", "adamw", precision, Metrics::default());
             assert_eq!(verify(&program), Ok(()));
             let names = names(&program);
             assert_eq!(names.iter().filter(|n| n.ends_with("_adam")).count(), 4, "{names:?}");
             assert!(!names.contains(&"adam_step") && names.last() == Some(&"step_metrics"), "{names:?}");
-            // Each update waits for the last reader of its parameter, and the counters come before all of them.
+            // Each update follows the last reader of its parameter, and the counters come before all of them.
             let at = |name: &str| names.iter().position(|n| *n == name).unwrap();
             assert!(at("dense_ce") < at("gemm_tn_adam") && at("bias_corr") < at("reduce_sum_adam"), "{names:?}");
             assert!(program.params.iter().all(|p| p.grad.is_none()));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_is_not_measured() {
+    fn metrics_that_are_not_requested_are_not_computed() {
         let none = Metrics { updates: false, ..Metrics::default() };
         let program = rewritten(128, "", "adam", Precision::F32, none);
         assert_eq!(verify(&program), Ok(()));

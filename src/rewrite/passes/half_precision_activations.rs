@@ -1,4 +1,4 @@
-//! Activations and their gradients are stored in half precision, with everything that shares their memory.
+//! Stores activations and their gradients in half precision, with everything that shares their memory.
 
 use crate::lower::{LValueId, Program};
 use crate::rewrite::pass::Goal;
@@ -14,8 +14,8 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
     }
 }
 
-/// By value, whether it is an activation or the gradient of one, or shares its memory; also in a program in `f64`,
-/// which says what another would store so.
+/// By value, whether it is an activation or the gradient of one, or shares the memory of one. This also works for a
+/// program in `f64`, to find the values that another program would store in half precision.
 #[must_use]
 pub fn stored_in_half(program: &Program) -> Vec<bool> {
     let homes = homes(program);

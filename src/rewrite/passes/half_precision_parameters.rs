@@ -1,4 +1,5 @@
-//! Products read a copy of the parameters in half precision, which the optimizer writes beside the `f32` masters.
+//! Lets products read a copy of the parameters in half precision, which the optimizer writes beside the `f32`
+//! parameters.
 //!
 //! Moments, statistics, weight gradients and losses stay `f32`.
 
@@ -23,7 +24,7 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
             rw.bind(number, slot, copy);
         }
     }
-    // Libraries add biases of the type in which the product is stored; that of a weight's gradient stays `f32`.
+    // Libraries add biases of the type in which the product is stored; the bias of a weight's gradient stays `f32`.
     for number in 0..rw.len() {
         let op = rw.op(number);
         let is_product = matches!(&op.kind, OpKind::Gemm(g) if !matches!(g.trans, Trans::Tn));
@@ -38,7 +39,7 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
         let Some(update) = op.kind.update() else { continue };
         let Some(masters) = op.args[update.param[1]] else { continue };
         let (start, own) = (rw.program().root(masters).1, rw.program().value(masters).shape.len());
-        // A path of a network updates some of the parameters at a time.
+        // A path of a network updates only some of the parameters.
         let mut copy = after;
         if own < len {
             copy = rw.view(format!("params.{half}.{start}.new"), flat, own);
@@ -50,14 +51,14 @@ pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
 
 /// The copies of single parameters, by name.
 struct Copies {
-    /// The vector that holds all of them.
+    /// The vector that contains all of them.
     flat: LValueId,
     half: DType,
     made: HashMap<String, LValueId>,
 }
 
 impl Copies {
-    /// The stretch of the vector that holds a parameter's copy.
+    /// The range of the vector with a parameter's copy.
     fn of(&mut self, rw: &mut Rewriter, param: LValueId) -> LValueId {
         let (_, start) = rw.program().root(param);
         let master = rw.program().value(param);
@@ -80,7 +81,7 @@ mod tests {
     use crate::rewrite::sample::{of_tokens, on_gpu};
 
     #[test]
-    fn every_product_that_adds_a_bias_has_it_in_its_own_type() {
+    fn every_product_with_a_bias_reads_it_in_its_own_type() {
         let tied = r#"{"type": "dense", "units": 20000, "tied": "layers.0"}"#;
         let own = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
         for (layers, count) in [(tied, 1), (own, 2)] {

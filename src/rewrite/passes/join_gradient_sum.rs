@@ -1,17 +1,17 @@
-//! The gradient of a normalisation of rows adds the gradient that goes around its residual block.
+//! Adds the gradient that passes around a residual block inside the gradient of the block's row normalisation.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, merged};
-use crate::rewrite::uses::join_readers;
+use crate::rewrite::uses::{join_readers, shares};
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     join_readers(rw, "dx", |kind| matches!(kind, OpKind::LayerNormBwd(_)), joined);
 }
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
-    // A second one in its place would lose the first.
+    // A second one would replace the first.
     if !matches!(sum.kind, OpKind::Add(_)) || norm.arg("residual").is_some() {
         return None;
     }
@@ -32,13 +32,6 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
     Some(merged(norm, sum, norm.kind.clone(), &[("residual", Some(beside)), ("dx", Some(y))]))
 }
 
-/// Whether two values have elements in common.
-fn shares(program: &Program, a: LValueId, b: LValueId) -> bool {
-    let [(root, start), (other, first)] = [a, b].map(|id| program.root(id));
-    let [len, more] = [a, b].map(|id| program.value(id).shape.len());
-    root == other && start < first + more && first < start + len
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,7 +39,7 @@ mod tests {
     use crate::rewrite::sample::{classifier, on_gpu};
 
     #[test]
-    fn gradients_around_blocks_are_added_by_the_normalisation_in_front() {
+    fn gradients_around_blocks_are_added_by_the_normalisation() {
         let block = r#"{"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "dense", "units": 64}]}"#;
         let layers = format!(r#"{{"type": "dense", "units": 64}}, {block}, {block}, {{"type": "rms_norm"}}"#);
         for precision in [Precision::F32, Precision::Bf16, Precision::F16] {

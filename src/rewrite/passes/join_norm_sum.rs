@@ -1,5 +1,6 @@
-//! A batch normalisation adds what is summed with its output. With the pass before, the tail of a residual block
-//! (normalisation, sum, activation) is one operation: a GPU is short of launches and of memory traffic.
+//! Adds what is summed with the output of a batch normalisation inside the normalisation. Together with the preceding
+//! pass, the end of a residual block (normalisation, sum, activation) becomes one operation, which saves launches and
+//! memory traffic on a GPU.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{self, OpKind};
@@ -14,7 +15,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
 
 fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
     let OpKind::BatchNorm(dimensions) = norm.kind else { return None };
-    // A normalisation adds one value. A second one in its place would lose the first.
+    // A normalisation can add one value. A second one would replace the first.
     if norm.arg("residual").is_some() {
         return None;
     }
@@ -24,13 +25,13 @@ fn joined(program: &Program, norm: &Op, sum: &Op, out: LValueId) -> Option<Op> {
         _ => return None,
     };
     let beside = if sum.arg("a") == Some(out) { sum.arg("b") } else { sum.arg("a") };
-    // The sum is stored where the normalised values would be: both orders must be the same.
+    // The sum is stored in the memory of the normalised values, so that both must have the same layout.
     let same = |id: Option<LValueId>| id.is_some_and(|id| program.value(id).layout == program.value(out).layout);
     if !same(beside) || !same(sum.arg("y")) {
         return None;
     }
     let mut joined = norm.clone();
-    // The activation is a field of the normalisation, and has no name of its own in what it consists of.
+    // The activation is a field of the normalisation, and is not listed separately among its parts.
     absorb(&mut joined, &Op { fused: Vec::new(), ..sum.clone() });
     joined.kind = OpKind::BatchNorm(ops::BatchNorm { act, ..dimensions });
     for (slot, value) in [("y", sum.arg("y")), ("residual", beside)] {
@@ -46,7 +47,7 @@ mod tests {
     use crate::ops::OpKind;
     use crate::rewrite::sample::{network, on_gpu};
 
-    /// Sums of the forward pass by themselves, and normalisations that add something.
+    /// Separate sums of the forward pass, and normalisations that add something.
     fn sums_of(layers: &str) -> [usize; 2] {
         let program = on_gpu(&network(layers, "sgd", 2), Precision::F32);
         let forward = || program.ops.iter().filter(|op| op.phase == Phase::Forward);
@@ -56,14 +57,14 @@ mod tests {
     }
 
     #[test]
-    fn every_sum_of_blocks_in_blocks_is_kept() {
+    fn every_sum_of_nested_blocks_is_preserved() {
         let block = |inner: &str| format!(r#"{{"type": "residual", "layers": [{inner}]}}"#);
         let norm = r#"{"type": "batch_norm"}"#;
         let relu = r#"{"type": "activation", "function": "relu"}"#;
         assert_eq!(sums_of(&block(norm)), [0, 1]);
         assert_eq!(sums_of(&block(&block(norm))), [1, 1]);
         assert_eq!(sums_of(&block(&block(&block(norm)))), [2, 1]);
-        // An activation ends what one pass does.
+        // A sum with an activation cannot be fused further.
         assert_eq!(sums_of(&format!("{}, {relu}", block(&block(norm)))), [1, 1]);
     }
 }

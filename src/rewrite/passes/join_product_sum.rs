@@ -1,6 +1,7 @@
-//! A product adds what is summed with its result: the end of a residual block of attention or of dense layers.
+//! Adds what is summed with the result of a product inside the product: the end of a residual block of attention or of
+//! dense layers.
 //!
-//! The sum is made before the result is rounded, and neither is written nor read in between.
+//! The sum is computed before the result is rounded, and neither is written or read in between.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{Gemm, OpKind, Trans};
@@ -12,8 +13,8 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     join_readers(rw, "c", |kind| matches!(kind, OpKind::Gemm(gemm) if adds_up(gemm)), joined);
 }
 
-/// Whether nothing else is behind the product than what is added to it: an activation is not of the sum, and gradients
-/// of weights are floats.
+/// Whether the product's epilogue does nothing after the addition: an activation must not be applied to the sum, and
+/// gradients of weights are floats.
 const fn adds_up(gemm: &Gemm) -> bool {
     let e = gemm.epilogue;
     !gemm.accumulate && !matches!(gemm.trans, Trans::Tn) && e.act.is_none() && e.act_grad.is_none() && !e.save_z
@@ -40,7 +41,7 @@ mod tests {
     use crate::model::Precision;
     use crate::rewrite::sample::{classifier, on_gpu};
 
-    /// Sums by themselves, and products that add something other than gradients of weights.
+    /// Separate sums, and products that add something other than gradients of weights.
     fn sums_of(layers: &str, precision: Precision) -> [usize; 2] {
         let program = on_gpu(&classifier(layers, "sgd"), precision);
         let alone = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Add { .. } | OpKind::AddAct { .. }));
@@ -52,18 +53,18 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_residual_blocks_are_added_by_their_product() {
+    fn sums_at_the_end_of_residual_blocks_are_fused_into_their_product() {
         let dense = r#"{"type": "residual", "layers": [{"type": "dense", "units": 64, "activation": "tanh"},
             {"type": "dense", "units": 64}]}"#;
         let dense = format!(r#"{{"type": "dense", "units": 64}}, {dense}"#);
         for precision in [Precision::F32, Precision::Bf16, Precision::F16] {
-            // The sum of the way back too: its gradient and that of the block.
+            // Also the sum of the backward pass: the gradient around the block and that of the block.
             assert_eq!(sums_of(&dense, precision), [0, 2], "{precision:?}");
         }
     }
 
     #[test]
-    fn a_product_with_an_activation_is_not_added_to() {
+    fn a_sum_is_not_fused_into_a_product_with_an_activation() {
         let active = r#"{"type": "dense", "units": 64}, {"type": "residual", "layers": [
             {"type": "dense", "units": 64, "activation": "gelu"}]}"#;
         let [alone, with] = sums_of(active, Precision::F32);

@@ -1,4 +1,4 @@
-//! A sum applies the activation behind it, or the derivative of one.
+//! Fuses an activation, or the derivative of one, into the preceding sum.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::{self, OpKind};

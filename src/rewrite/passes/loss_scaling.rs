@@ -1,5 +1,5 @@
-//! The gradient of the loss is multiplied by a scale that the step itself adapts, so that small gradients are not lost
-//! in `f16`.
+//! Multiplies the gradient of the loss by a scale that the step itself adapts, so that small gradients are not lost in
+//! `f16`.
 
 use crate::ir::{Phase, Role};
 use crate::lower::{Alias, LValue, Op};

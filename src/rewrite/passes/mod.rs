@@ -1,9 +1,9 @@
 //! The passes, in the order in which they run. A new one is a file here and an entry of [`PASSES`].
 //!
-//! *Fusing* is always, unless a plan for a CPU is to keep to reference kernels. The order matters: biases go into
-//! products before activations do; what is fused with a gradient must have been fused before parameters are updated
-//! there; half precision comes before everything that adds values of the products' type; counters of blocks come last,
-//! when it is known which operations there are.
+//! *Fusing* means always, unless a plan for a CPU must use reference kernels. The order matters: biases are fused into
+//! products before activations are; other fusions with a gradient come before updates are fused into it; half precision
+//! comes before every pass that adds values of the products' type; counters of blocks come last, when all operations
+//! are known.
 
 mod bucketed_update;
 mod chunked_classifier;
@@ -16,11 +16,14 @@ mod fuse_softmax_loss;
 mod fuse_squared_error;
 mod fused_classifier;
 mod fused_optimizer;
+mod gathered_gradients;
 mod half_precision_activations;
 mod half_precision_parameters;
 mod join_gradient_sum;
 mod join_norm_sum;
+mod join_position;
 mod join_product_sum;
+mod join_row_norm;
 mod join_sum_activation;
 mod loss_scaling;
 mod relu_bit_mask;
@@ -28,28 +31,34 @@ mod split_classifier;
 mod tickets;
 
 use super::pass::{Goal, Pass, When};
+use crate::model::Precision;
 pub(crate) use chunked_classifier::LARGE_SCORES;
 pub use half_precision_activations::stored_in_half;
 
-const FUSING: When = ("unless references are asked for on a CPU", Goal::fuses);
-const LARGE_ON_CPU: When =
-    ("on a CPU, where the scores would take more than 16 MiB", |goal| goal.fuses() && !goal.is_gpu());
+const FUSING: When = ("always except on a CPU with reference kernels", Goal::fuses);
+const LARGE_ON_CPU: When = ("on a CPU, if the scores take more than 16 MiB", |goal| goal.fuses() && !goal.is_gpu());
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
-const LARGE_ON_GPU: When = ("on a GPU, where the scores would take more than 64 MiB", Goal::is_gpu);
+const LARGE_ON_GPU: When = ("on a GPU, if the scores take more than 64 MiB", Goal::is_gpu);
+const MANY_ROWS: When = ("on a GPU, if small layers sum over 512 rows and more", Goal::is_gpu);
+const SHORT_ROWS: When = ("on a GPU in f32, for rows of 32, 64 or 128 columns", in_f32);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());
 const IN_F16: When = ("on a GPU in f16", Goal::scales_loss);
-// A loss that is scaled is looked at before anything changes, so that updates stay at the end.
-const SMALL: When = ("on a GPU but in f16, for dense networks of up to a million parameters", updates_early);
-const LARGE: When = ("on a GPU but in f16, for networks of 16 million parameters and more", updates_early);
+// With loss scaling, all gradients are checked before any parameter changes, so that updates stay at the end.
+const SMALL: When = ("on a GPU, except in f16, for dense networks of up to a million parameters", updates_early);
+const LARGE: When = ("on a GPU, except in f16, for networks of 16 million parameters and more", updates_early);
+
+fn in_f32(goal: &Goal) -> bool {
+    goal.is_gpu() && goal.precision == Precision::F32
+}
 
 fn updates_early(goal: &Goal) -> bool {
     goal.is_gpu() && !goal.scales_loss()
 }
 
 /// Every pass, in order.
-pub const PASSES: [Pass; 21] = [
+pub const PASSES: [Pass; 24] = [
     Pass::new(
         "fuse_bias",
         FUSING,
@@ -59,19 +68,19 @@ pub const PASSES: [Pass; 21] = [
     Pass::new(
         "fuse_activation",
         FUSING,
-        "A product, convolution or batch normalisation applies the activation behind it while it writes its result.",
+        "A product, convolution or batch normalisation also applies the activation that follows it.",
         fuse_activation::run,
     ),
     Pass::new(
         "fuse_activation_gradient",
         FUSING,
-        "The product that makes an input gradient multiplies it by the derivative of the activation in front.",
+        "The product that computes an input gradient multiplies it by the derivative of the preceding activation.",
         fuse_activation_gradient::run,
     ),
     Pass::new(
         "fuse_norm_gradient",
         FUSING,
-        "The backward pass of a batch normalisation applies the derivative of the activation behind it.",
+        "The backward pass of a batch normalisation applies the derivative of the activation that follows it.",
         fuse_norm_gradient::run,
     ),
     Pass::new(
@@ -95,13 +104,13 @@ pub const PASSES: [Pass; 21] = [
     Pass::new(
         "join_sum_activation",
         GPU,
-        "A sum applies the activation, or the derivative of one, that alone reads it.",
+        "A sum applies the activation, or the derivative of an activation, that is its only reader.",
         join_sum_activation::run,
     ),
     Pass::new(
         "join_norm_sum",
         GPU,
-        "A batch normalisation adds what is summed with its output, and applies the activation of that sum.",
+        "A batch normalisation adds the other operand of a sum to its output, and applies the activation of the sum.",
         join_norm_sum::run,
     ),
     Pass::new(
@@ -116,10 +125,11 @@ pub const PASSES: [Pass; 21] = [
         "Activations and their gradients are stored in half precision, with everything that shares their memory.",
         half_precision_activations::run,
     ),
+    Pass::new("join_position", GPU, "An embedding adds the learned positions behind it.", join_position::run),
     Pass::new(
         "join_product_sum",
         GPU,
-        "A product adds what is summed with its result: the end of a residual block.",
+        "A product adds the other operand of a sum to its result: the end of a residual block.",
         join_product_sum::run,
     ),
     Pass::new(
@@ -137,43 +147,55 @@ pub const PASSES: [Pass; 21] = [
     Pass::new(
         "fused_optimizer",
         SMALL,
-        "The operations that make the gradients of a small dense network step its parameters by Adam at once.",
+        "The operations that compute the gradients of a small dense network also update its parameters by Adam.",
         fused_optimizer::run,
     ),
     Pass::new(
         "bucketed_update",
         LARGE,
-        "Adam updates the parameters of some layers at a time, as soon as their gradients are there.",
+        "Adam updates the parameters of a few layers at a time, as soon as their gradients are computed.",
         bucketed_update::run,
     ),
     Pass::new(
         "relu_bit_mask",
         LARGE_MASKS,
-        "One bit for each element replaces a saved ReLU output of which only the signs are needed.",
+        "One bit for each element replaces a saved ReLU output if only the signs of its elements are needed.",
         relu_bit_mask::run,
     ),
     Pass::new(
         "folded_metrics",
         GPU,
-        "The optimizer's operation writes the largest update and the gradient's norm over all parameters itself.",
+        "The optimizer's operation also writes the largest update and the gradient's norm over all parameters.",
         folded_metrics::run,
     ),
     Pass::new(
         "loss_scaling",
         IN_F16,
-        "The gradient of the loss is multiplied by a scale, which an operation before the optimizer's adapts.",
+        "The gradient of the loss is multiplied by a scale, which an operation before the optimizer adapts.",
         loss_scaling::run,
     ),
     Pass::new(
         "split_classifier",
         LARGE_ON_GPU,
-        "The last dense layer of a classifier, its loss and its gradients are computed for some rows after others.",
+        "The last dense layer, its loss and its gradients are computed for one group of rows after the other.",
         split_classifier::run,
+    ),
+    Pass::new(
+        "gathered_gradients",
+        MANY_ROWS,
+        "Gradients of small parameters over many rows move to the end of the backward pass, where they share a launch.",
+        gathered_gradients::run,
+    ),
+    Pass::new(
+        "join_row_norm",
+        SHORT_ROWS,
+        "A product normalises the rows that it computes, or applies the gradient of the normalisation to them.",
+        join_row_norm::run,
     ),
     Pass::new(
         "tickets",
         GPU,
-        "Operations whose last block brings the results of all blocks together get a counter of finished blocks.",
+        "Operations whose last block combines the results of all blocks get a counter of finished blocks.",
         tickets::run,
     ),
 ];

@@ -1,10 +1,10 @@
-//! One bit an element in the place of activations, in large networks.
+//! Keeps one bit for each element instead of the activation, in large networks.
 //!
-//! Of a saved activation, the derivative of ReLU needs the sign alone. Once the weight gradient of the layer that reads
-//! the activation is made, a bit mask replaces the activation: one bit an element instead of two or four bytes, at a
-//! time when that gradient, which waits for its update, and two gradients of activations are alive. A library's product
-//! leaves the derivative to a kernel of its own in any case, so that writing the mask and reading it again move no more
-//! bytes than that kernel did.
+//! The derivative of ReLU needs only the sign of a saved activation. Once the weight gradient of the layer that reads
+//! the activation is computed, a bit mask replaces the activation: one bit for each element instead of two or four
+//! bytes, at a time when that gradient, which waits for its update, and two gradients of activations are alive. A
+//! library's product leaves the derivative to a separate kernel in any case, so that writing the mask and reading it
+//! again moves no more bytes than that kernel did.
 
 use crate::ir::Role;
 use crate::lower::{LValue, LValueId, Layout, Op};
@@ -15,8 +15,8 @@ use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::updates::is_large;
 use crate::tensor::{DType, Shape};
 
-/// Products of at least so many multiplications are left to a library; custom kernels apply the derivative while they
-/// write.
+/// Products of at least this many multiplications are left to a library; custom kernels apply the derivative in their
+/// epilogue.
 const LARGE: usize = 1 << 33;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
@@ -39,10 +39,10 @@ struct Found {
     out: LValueId,
 }
 
-/// The product at a number, where it is the last reader of an activation, for its sign alone.
+/// The product with a number, if it is the last reader of an activation and needs only its sign.
 fn fits(rw: &Rewriter, number: usize) -> Option<Found> {
     let (program, op) = (rw.program(), rw.op(number));
-    let OpKind::Gemm(gemm @ Gemm { m, n, k, trans: Trans::Nt, accumulate: false, epilogue }) = op.kind else {
+    let OpKind::Gemm(gemm @ Gemm { m, n, k, trans: Trans::Nt, accumulate: false, epilogue, .. }) = op.kind else {
         return None;
     };
     let large = m.saturating_mul(n).saturating_mul(k) >= LARGE && (m * n).is_multiple_of(8);
@@ -77,7 +77,7 @@ fn split(rw: &mut Rewriter, number: usize, found: Found) {
     let bare = rw.push(LValue { name: format!("{}.product", out_value.name), alias: None, ..out_value });
     let derivative = Activation::Relu.backward_name();
     let mut rest: Vec<String> = whole.fused.iter().filter(|part| *part != derivative).cloned().collect();
-    // One part is the operation itself.
+    // One of the operations is the original one.
     if rest.len() == 1 {
         rest.clear();
     }
@@ -112,10 +112,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_reader_of_an_activation_is_what_takes_its_signs() {
+    fn only_the_last_reader_of_an_activation_uses_the_bit_mask() {
         let program = rewritten(4096, "relu");
         let found = signs(&program);
-        // The two large products on the way back; that of the last layer is small.
+        // The two large products of the backward pass; that of the last layer is small.
         assert_eq!(found.len(), 2);
         for at in found {
             let [signs, product, derivative] = &program.ops[at..at + 3] else { panic!("three operations") };

@@ -1,8 +1,8 @@
-//! A last dense layer of many classes, its loss and its gradients are computed for some rows after others.
+//! Computes a last dense layer of many classes, its loss and its gradients in several parts of the rows.
 //!
 //! With a large vocabulary, the scores of all positions are by far the largest value of a step. Each part of the rows
-//! gets a product, a loss and gradients of its own, one part behind the other, so that the scores of all parts share
-//! memory. What the parts find is added up in order: the gradients of weight and bias by the products themselves.
+//! gets a separate product, loss and gradients, one part after the other, so that the scores of all parts share memory.
+//! The results of the parts are added in order: the gradients of weight and bias by the products themselves.
 
 use super::chunked_classifier::Classifier;
 use crate::ir::Role;
@@ -12,11 +12,11 @@ use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::tensor::Shape;
 
-/// Bytes of all scores from which they are made in parts: below it there is little memory to be saved.
+/// The size of all scores, in bytes, above which they are computed in parts: below it little memory can be saved.
 const LARGE_SCORES: usize = 64 << 20;
 
-/// Bytes of a part's scores at most. Each part reads the weight twice, and reads and writes its gradient once: with
-/// smaller ones that takes longer.
+/// The largest size of a part's scores, in bytes. Each part reads the weight twice, and reads and writes its gradient
+/// once: with smaller parts that takes longer.
 const PART_BYTES: u64 = 256 << 20;
 
 /// The rows of a part are a multiple of this, so that products have whole tiles.
@@ -33,8 +33,8 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     }
 }
 
-/// Into how many parts of equal size the rows are divided; nothing where they do not divide into about as many as are
-/// wanted.
+/// The number of parts of equal size into which the rows are divided; `None` if they cannot be divided into about the
+/// required number.
 fn parts(rows: usize, bytes: u64) -> Option<usize> {
     let least = usize::try_from(bytes.div_ceil(PART_BYTES)).ok()?.max(2);
     (least..=4 * least).find(|parts| rows.is_multiple_of(parts * ROWS_ALIGN))
@@ -62,7 +62,7 @@ impl Whole {
     }
 }
 
-/// Puts the parts into the place of the loss.
+/// Replaces the loss by the parts.
 fn split(rw: &mut Rewriter, classifier: &Classifier, parts: usize) {
     let whole = Whole::of(rw, classifier);
     let at = classifier.loss;
@@ -98,7 +98,7 @@ struct Sums {
     bias: Option<LValueId>,
 }
 
-/// One of so many parts of the rows.
+/// One of several parts of the rows.
 #[derive(Clone, Copy)]
 struct Share {
     part: usize,
@@ -141,7 +141,7 @@ impl Share {
         out
     }
 
-    /// A product of some rows, where one of its arguments is the part's own.
+    /// A product of some rows, one of whose arguments belongs to the part.
     fn product(self, rw: &mut Rewriter, whole: &Op, (slot, own): (&str, Option<LValueId>)) -> Op {
         let mut op = whole.clone();
         if let OpKind::Gemm(gemm) = &mut op.kind {
@@ -155,7 +155,7 @@ impl Share {
         op
     }
 
-    /// The gradient of the weight, added to that of the part before.
+    /// The gradient of the weight, added to that of the preceding part.
     fn weight(self, rw: &mut Rewriter, whole: &Op, (all, gradient): (&Whole, Option<LValueId>), sums: &mut Sums) -> Op {
         let mut op = whole.clone();
         if let OpKind::Gemm(gemm) = &mut op.kind {
@@ -171,7 +171,7 @@ impl Share {
         op
     }
 
-    /// The gradient of the bias, added to that of the part before.
+    /// The gradient of the bias, added to that of the preceding part.
     fn bias(self, rw: &mut Rewriter, whole: &Op, gradient: Option<LValueId>, sums: &mut Sums) -> Op {
         let mut op = whole.clone();
         if let OpKind::BiasGrad(kind) = &mut op.kind {
@@ -183,7 +183,8 @@ impl Share {
         op
     }
 
-    /// Binds what is added to and the sum, which has the memory of the whole sum; the last one is that.
+    /// Binds the value to add to and the sum. All parts share the memory of the final sum; the last part's result is
+    /// the final sum itself.
     fn sum(
         self,
         rw: &mut Rewriter,
@@ -211,7 +212,7 @@ impl Share {
         Some(rw.push(LValue { name, alias, shape: Shape::from([len]), layout: Layout::Plain, param: None, ..value }))
     }
 
-    /// A value of the part's own, as large as its share of a value of all rows.
+    /// A separate value for the part, as large as its share of a value of all rows.
     fn own(self, rw: &mut Rewriter, like: Option<LValueId>) -> Option<LValueId> {
         let like = like?;
         let value = rw.program().value(like);
@@ -220,7 +221,7 @@ impl Share {
     }
 }
 
-/// A value with memory of its own that is otherwise like another.
+/// A value with separate memory that is otherwise like another one.
 fn fresh(rw: &mut Rewriter, name: String, like: LValueId, shape: Shape) -> LValueId {
     let value = rw.program().value(like).clone();
     rw.push(LValue {
@@ -234,7 +235,7 @@ fn fresh(rw: &mut Rewriter, name: String, like: LValueId, shape: Shape) -> LValu
     })
 }
 
-/// Binds a value to a slot where there is one.
+/// Binds a value to a slot if there is a value.
 fn bind(op: &mut Op, slot: &str, value: Option<LValueId>) {
     if let Some(value) = value {
         set(op, slot, value);
@@ -249,7 +250,7 @@ mod tests {
     use crate::ops::Trans;
     use crate::rewrite::sample::{of_tokens, on_gpu};
 
-    /// A network of tokens, in batches of so many samples of 64 positions.
+    /// A network of tokens, in batches of this many samples of 64 positions.
     fn network(batch: usize, layers: &str) -> Model {
         of_tokens(layers, "adam", [batch, 64])
     }
@@ -267,7 +268,7 @@ mod tests {
     const OWN: &str = r#"{"type": "dense", "units": 24, "activation": "relu"}, {"type": "dense", "units": 20000}"#;
 
     #[test]
-    fn large_scores_are_made_in_parts_that_share_memory() {
+    fn large_scores_are_computed_in_parts_that_share_memory() {
         let cases = [(TIED, Precision::F32), (OWN, Precision::Tf32), (TIED, Precision::Bf16), (OWN, Precision::F16)];
         for (layers, precision) in cases {
             // 4,096 rows: 313 MiB of floats, or half of that.
@@ -280,7 +281,7 @@ mod tests {
             assert_eq!(gradients.collect::<Vec<_>>(), [(2048, false), (2048, true)], "{layers}");
             let means = program.ops.iter().filter(|op| op.kind.name() == "loss_mean").count();
             assert_eq!(means, 1);
-            // No value that an operation touches has all scores.
+            // No value that an operation accesses contains all scores.
             let touched = program.ops.iter().flat_map(|op| op.args.iter().flatten());
             let largest = touched.map(|id| program.value(program.root(*id).0).shape.len()).max();
             assert_eq!(largest, Some(2048 * 20_000), "{layers}");
@@ -288,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn others_stay_as_they_are() {
-        // 8 samples have 39 MiB of scores. Rows that do not divide into whole tiles stay together.
+    fn other_classifiers_are_not_changed() {
+        // 8 samples have 39 MiB of scores. Rows that cannot be divided into whole tiles stay together.
         assert_eq!(losses(&on_gpu(&network(8, TIED), Precision::F32)), [(512, 1)]);
         assert_eq!(parts(1_000, 100 << 20), None);
         assert_eq!((parts(16_384, 1_572 << 20), parts(4_096, 65 << 20)), (Some(8), Some(2)));

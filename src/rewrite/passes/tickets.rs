@@ -1,4 +1,5 @@
-//! Adds the tickets: counters of finished blocks, by which a kernel whose blocks share a result finds the last block.
+//! Adds the tickets: counters of finished blocks, by which a kernel whose blocks share a result determines the last
+//! block.
 
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::Rewriter;
@@ -6,7 +7,7 @@ use crate::tensor::DType;
 use std::collections::HashMap;
 
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
-    // Operations that do not depend on each other may run in one launch: each has a counter of its own.
+    // Operations that do not depend on each other may run in one launch, so that each has a separate counter.
     let mut made: HashMap<&'static str, usize> = HashMap::new();
     for number in 0..rw.len() {
         let kind = &rw.op(number).kind;

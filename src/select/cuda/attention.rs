@@ -1,25 +1,31 @@
-//! Which types of `attention.cu` and `attention_mma.cu` do an operation, and with which tiles.
+//! Which types of `attention.cu` and `attention_mma.cu` compute an operation, and with which tiles.
 
 use super::elementwise::dropout_scale;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::cuda::custom::CustomKernel;
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
-/// Multiplications and additions of all multiprocessors in a microsecond, as far as these kernels come: in floats, and
-/// on tensor cores with factors of 16 bits and of TF32.
+/// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
+/// tensor cores with factors of 16 bits and of TF32.
 const FLOPS_PER_US: f64 = 1e7;
 const HALF_FLOPS_PER_US: f64 = 1.5e8;
 const TF32_FLOPS_PER_US: f64 = 6e7;
 
-/// What a phase costs in microseconds.
+/// The cost of a phase in microseconds.
 const PHASE_US: f64 = 1.5;
+
+/// Tiles of a head at most for which a gradient adds up the sums of its queries tile by tile.
+const FEW_TILES: usize = 4;
+
+/// The smallest tile.
+const LEAST_TILE: usize = 16;
 
 /// Features of a head at most for which tensor cores are used.
 const MOST_MMA_DIM: usize = 128;
 
-/// The geometry of attention or its gradient, and which of them it is.
+/// The geometry of attention or its gradient, and whether it is the gradient.
 const fn geometry(kind: &OpKind) -> Option<(&AttentionGeometry, bool)> {
     match kind {
         OpKind::Attention(ops::Attention { geometry }) => Some((geometry, false)),
@@ -34,36 +40,49 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let Some((g, is_backward)) = geometry(kind).filter(|(g, _)| g.pairs() > 0) else { return Vec::new() };
     let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
     let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
-    let phases = if is_backward || g.rotary { 2.0 } else { 1.0 };
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, file: KernelFile, template, shape: String, rate: f64| CustomKernel {
-        tail: format!("{}_{tail}_v0", real.name()),
-        spec: KernelSpec::new(file, template, shape),
-        work_bytes: (angles + sums) as u64,
-        cost_us: phases * PHASE_US + flops / rate,
+    let code = |tail: String, (file, template): (KernelFile, &'static str), shape: String, tile: usize, rate: f64| {
+        // A gradient whose heads have few tiles has the sums of its queries in shared memory.
+        let has_sums = file == KernelFile::Attention && g.positions.div_ceil(tile) <= FEW_TILES;
+        let is_one_phase = !g.rotary && (!is_backward || has_sums);
+        CustomKernel {
+            tail: format!("{}_{tail}_v0", real.name()),
+            spec: KernelSpec::new(file, template, shape).with_pdl(Pdl::WAITS),
+            work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
+            cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
+        }
+    };
+    let template = if is_backward { "AttentionBwd" } else { "Attention" };
+    let plain = |tile: usize, rate: f64| {
+        code(format!("tiles{tile}"), (KernelFile::Attention, template), shape(g, real, tile), tile, rate)
     };
     let tile = tile(g.head_dim);
-    let template = if is_backward { "AttentionBwd" } else { "Attention" };
-    let plain = code(format!("tiles{tile}"), KernelFile::Attention, template, shape(g, real, tile), FLOPS_PER_US);
-    let mut out = vec![plain];
+    let mut out = vec![plain(tile, FLOPS_PER_US)];
+    // Where the largest tiles are fewer than the multiprocessors, smaller ones share the work among more of these, but
+    // turn every key more often.
+    let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
+    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && blocks(tile) < gpu.multiprocessors as usize {
+        out.push(plain(tile / 2, 1.25 * FLOPS_PER_US));
+    }
     if mma_supports(g, real, gpu).is_ok() {
         let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
         let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
         let shape = format!("AttendMma<{}, {warps}, {streamed}, {buffers}>", shape(g, real, tile));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
-        out.push(code(format!("mma{}x{streamed}", 16 * warps), KernelFile::AttentionMma, template, shape, rate));
+        let of = (KernelFile::AttentionMma, template);
+        out.push(code(format!("mma{}x{streamed}", 16 * warps), of, shape, tile, rate));
     }
     out
 }
 
-/// The name of the member on tensor cores, where there is none for an attention, with the reason.
+/// The name of the member on tensor cores, or the reason why an attention has none.
 pub(super) fn refused(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Option<(String, String)> {
     let (g, _) = geometry(kind)?;
     Some((format!("{}_mma_v0", real.name()), mma_supports(g, real, gpu).err()?))
 }
 
-/// Whether tensor cores do this attention, and why not.
+/// Checks whether tensor cores can compute this attention.
 fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<(), String> {
     if real == Real::F32 {
         return Err("tensor cores would round f32 to TF32".into());
@@ -72,10 +91,13 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
         return Err(format!("capability {}.{} lacks the instructions", gpu.capability.0, gpu.capability.1));
     }
     if !g.head_dim.is_multiple_of(8) || g.head_dim > MOST_MMA_DIM {
-        return Err(format!("heads of {} features are no multiple of 8 up to {MOST_MMA_DIM}", g.head_dim));
+        return Err(format!(
+            "the number of features of a head, {}, is not a multiple of 8 up to {MOST_MMA_DIM}",
+            g.head_dim
+        ));
     }
     if g.batch * g.heads * g.positions > i32::MAX as usize {
-        return Err("there are more rows than it counts".into());
+        return Err("it supports fewer rows".into());
     }
     Ok(())
 }
@@ -93,7 +115,7 @@ fn shape(g: &AttentionGeometry, real: Real, tile: usize) -> String {
     format!("Attend<{}, {sizes}, {scale:#010x}u, {threshold}u, {kept}, {stream}u, {tile}>", real.cpp())
 }
 
-/// The positions of a tile: of the largest of which five fit into the shared memory of a block on every GPU.
+/// The positions of a tile: the largest number for which five tiles fit into the shared memory of a block on every GPU.
 const fn tile(head_dim: usize) -> usize {
     match head_dim {
         0..=64 => 64,
@@ -102,8 +124,8 @@ const fn tile(head_dim: usize) -> usize {
     }
 }
 
-/// The tiles of the kernels on tensor cores: warps, each of which owns 16 positions, the streamed positions, and how
-/// many tiles of these there are in shared memory.
+/// The tiles of the kernels on tensor cores: warps, each of which owns 16 positions, the streamed positions, and the
+/// number of their tiles in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MmaTiles {
     warps: usize,
@@ -130,7 +152,7 @@ mod tests {
 
     #[test]
     fn tiles_fit_into_shared_memory() {
-        // What a block may have on GPUs of capability 8.6 and 8.9, the least of all from 8.0 on.
+        // The shared memory of a block on GPUs of capability 8.6 and 8.9, the smallest of all from 8.0 on.
         const LEAST: usize = 99 << 10;
         for head_dim in 1..=MOST_HEAD_DIM {
             let (tile, row) = (tile(head_dim), head_dim.next_multiple_of(4) + 4);
@@ -140,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn types_say_what_is_turned_and_dropped() {
+    fn types_contain_rotation_and_dropout() {
         let g = AttentionGeometry {
             batch: 2,
             positions: 70,
@@ -161,7 +183,7 @@ mod tests {
         assert_eq!(mma.spec.ty(), format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"));
         assert_eq!((mma.work_bytes, mma.tail.as_str()), (found.work_bytes, "bf16_mma64x64_v0"));
         assert!(mma.cost_us < found.cost_us && refused(&kind, Real::Bf16, &gpu).is_none());
-        // What has no such member says why.
+        // An attention without such a member has a reason.
         let of = |head_dim: usize, real: Real, capability: (u32, u32)| {
             let kind = OpKind::Attention(ops::Attention { geometry: AttentionGeometry { head_dim, ..g } });
             let gpu = CudaFacts { capability, ..gpu };

@@ -1,8 +1,8 @@
-//! Which of the kernels in `conv.cu` can do a convolution, in which tiles, and roughly how long each takes.
+//! Which of the kernels in `conv.cu` can compute a convolution, with which tiles, and estimates of their times.
 //!
-//! Times come from a simple model of the product that a convolution is: tiles spread over the multiprocessors in waves,
-//! steps of the sum that cannot be shorter than a barrier and the latency of shared memory, copies that are narrow
-//! where channels are few, and the bytes moved.
+//! Times come from a simple model of the implicit product: tiles are distributed over the multiprocessors in waves,
+//! steps of the sum take at least a barrier and the latency of shared memory, copies are narrow if there are few
+//! channels, and bytes must be moved.
 
 mod special;
 
@@ -10,24 +10,24 @@ use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::cuda::custom::{CustomKernel, cpp_act};
 use crate::select::cuda::real::{Real, copy_width};
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
-/// Candidates of any geometry for one operation at most.
+/// The largest number of candidates of any geometry for one operation.
 const MOST: usize = 4;
 
-/// Microseconds of an estimate from which on one is enough where a library, or a kernel made for the geometry, is there
-/// as well: on an H200 none of these tiles was faster than both in any large convolution (1.2 to 2.2 times as slow),
-/// and compiling them is most of what the first preparation takes.
+/// If the estimate exceeds this number of microseconds, one candidate is enough if there is also a library or a kernel
+/// for the specific geometry: on an H200 none of these tiles was faster than both in any large convolution (1.2 to 2.2
+/// times as slow), and compiling them takes most of the time of the first preparation.
 const LONG_US: f64 = 15.0;
 
-/// Clock cycles of a microsecond.
+/// Clock cycles in a microsecond.
 const CYCLES_PER_US: f64 = 1_700.0;
 
 /// Shared memory of a multiprocessor, in bytes.
 const SHARED_BYTES: usize = 227 << 10;
 
-/// Which of the three products.
+/// Which of the three products is computed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Forward,
@@ -35,8 +35,8 @@ enum Kind {
     BackwardW,
 }
 
-/// The tile of a block: `ConvGemm`'s BM, BN, BKB, WM, WN and STAGES, and the share of the peak that it reaches when the
-/// GPU is full.
+/// The tile of a block: `ConvGemm`'s BM, BN, BKB, WM, WN and STAGES, and the share of the peak rate that it reaches
+/// when the GPU is full.
 #[derive(Clone, Copy)]
 struct Tile {
     rows: usize,
@@ -81,7 +81,7 @@ const SIMT: [Tile; 8] = [
     tile([64, 16], 64, [4, 4], 4, 0.5),
 ];
 
-/// A convolution with the numbers that several places need.
+/// A convolution with numbers that are used in several places.
 struct Problem<'a> {
     kind: Kind,
     g: &'a ConvGeometry,
@@ -91,12 +91,12 @@ struct Problem<'a> {
     /// The C++ type of the epilogue.
     epilogue: String,
     accumulate: bool,
-    /// Elements that the epilogue moves besides the result.
+    /// Elements that the epilogue moves in addition to the result.
     extra: usize,
 }
 
-/// The product that a convolution is: rows and columns of one class of positions of one group, the classes, the longest
-/// and the mean sum of a class, and the width of copies of both factors.
+/// The implicit product of a convolution: rows and columns of one class of positions of one group, the classes, the
+/// longest and the mean sum of a class, and the width of copies of both factors.
 struct Extent {
     rows: usize,
     cols: usize,
@@ -106,8 +106,8 @@ struct Extent {
     widths: [usize; 2],
 }
 
-/// Every custom kernel of this family for `kind`, in rising order of preference among equals; empty where the family
-/// does not know the operation.
+/// Every custom kernel of this family for `kind`, in rising order of preference among equals; empty if the family has
+/// none for the operation.
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let (kind, g, epilogue, accumulate) = match kind {
         OpKind::Conv2d(ops::Conv2d { geometry, epilogue }) => (Kind::Forward, geometry, *epilogue, false),
@@ -150,8 +150,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         found.push(problem.direct());
     }
     found.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));
-    // These stay whatever the model says of them: they are few, and mostly faster. They are made for padding that is
-    // the same on both sides.
+    // These are always offered, regardless of the estimates: they are few, and usually faster. They require padding
+    // that is the same on both sides.
     let special = [problem.wgmma(gpu.capability), problem.taps(), problem.thin(), problem.sliced()];
     let special = if g.is_padded_alike() { special } else { [const { None }; 4] };
     let special: Vec<CustomKernel> = special.into_iter().flatten().collect();
@@ -166,7 +166,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 
 /// A kernel of this family.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Conv, template, arguments)
+    KernelSpec::new(KernelFile::Conv, template, arguments).with_pdl(Pdl::WAITS)
 }
 
 /// Elements of the weight.
@@ -189,14 +189,14 @@ impl Problem<'_> {
         }
     }
 
-    /// What moving each argument once takes, in microseconds.
+    /// The time of moving each argument once, in microseconds.
     fn memory_us(&self) -> f64 {
         let g = self.g;
         let images = g.n * g.h * g.w * g.c + g.n * g.ho * g.wo * g.f + self.extra;
         (images * self.real.size() + weights(g) * 4) as f64 / BYTES_PER_US
     }
 
-    /// Scratch memory of a sum that is taken in `splits` stretches.
+    /// Scratch memory of a sum that is divided into `splits` ranges.
     fn work_bytes(&self, splits: usize) -> u64 {
         if splits > 1 { (splits * self.results() * 4) as u64 } else { 0 }
     }
@@ -226,7 +226,7 @@ impl Problem<'_> {
         (self.real.cpp(), geometry)
     }
 
-    /// The product that the convolution is, with elements of `elem` bytes.
+    /// The implicit product, with elements of `elem` bytes.
     fn extent(&self, elem: usize) -> Extent {
         let g = self.g;
         let (group_c, group_f, taps) = (g.c / g.groups, g.f / g.groups, g.kernel[0] * g.kernel[1]);
@@ -256,7 +256,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The number of splits of the sum that the model likes best, and its time in microseconds.
+    /// The number of splits of the sum with the lowest estimate, and that estimate in microseconds.
     fn best_splits(&self, tile: &Tile) -> (usize, f64) {
         let elem = self.real.size();
         let step = tile.step_bytes / elem;
@@ -267,8 +267,8 @@ impl Problem<'_> {
         let tiles = self.g.groups * classes * rows.div_ceil(tile.rows) * cols.div_ceil(tile.cols);
         let (steps, mean_steps) = (longest.div_ceil(step), mean.div_ceil(step));
 
-        // One step of one block alone on a full multiprocessor, in microseconds: arithmetic, and the instructions of
-        // the copies.
+        // The time of one step of a block that is alone on a multiprocessor, in microseconds: arithmetic, and the
+        // instructions of the copies.
         let peak = match (self.tensor, elem) {
             (false, _) => 35e6,
             (true, 4) => 150e6,
@@ -277,8 +277,7 @@ impl Problem<'_> {
         let arithmetic = (2 * tile.rows * tile.cols * step) as f64 / (peak * tile.share);
         let copies = tile.rows * step / widths[0] + tile.cols * step / widths[1];
         let step_us = arithmetic + copies as f64 * 8.0 / 128.0 / CYCLES_PER_US;
-        // A step takes at least this long, however little there is to do: a barrier, shared memory, and dependent
-        // arithmetic.
+        // A step takes at least this long, even with little work: a barrier, shared memory, and dependent arithmetic.
         let least_us = 0.1 + 0.00025 * (tile.step_bytes * tile.part_rows.min(32)) as f64 / 8.0;
 
         let cost = |splits: usize| {
@@ -291,7 +290,7 @@ impl Problem<'_> {
         let mut best = (1, cost(1));
         let mut wanted = 2;
         while wanted <= 512 && wanted * 2 <= steps.max(2) {
-            // As many stretches as are not empty.
+            // The number of ranges that are not empty.
             let splits = steps.div_ceil(steps.div_ceil(wanted));
             let now = cost(splits);
             if now < best.1 && self.work_bytes(splits) <= 256 << 20 {
@@ -302,8 +301,8 @@ impl Problem<'_> {
         best
     }
 
-    /// What it takes to add up the splits of a sum, in microseconds. Partial results mostly stay in the second-level
-    /// cache; a warp of the second phase adds a few of them one after the other.
+    /// The time of adding the splits of a sum, in microseconds. Partial results usually stay in the second-level cache;
+    /// a warp of the second phase adds a few of them one after the other.
     fn second_phase_us(&self, splits: usize) -> f64 {
         if splits > 1 {
             LAUNCH_US + (2 * splits * self.results() * 4) as f64 / (2.0 * BYTES_PER_US) + splits as f64 * 0.01
@@ -312,7 +311,7 @@ impl Problem<'_> {
         }
     }
 
-    /// The tiled product with the number of splits that the model likes best.
+    /// The tiled product with the number of splits that has the lowest estimate.
     fn product(&self, tile: &Tile) -> CustomKernel {
         let (splits, cost_us) = self.best_splits(tile);
         let (number, geometry) = self.types();
@@ -348,7 +347,7 @@ impl Problem<'_> {
             let wanted = (8 * self.multiprocessors).div_ceil(blocks).min(positions.div_ceil(32)).clamp(1, 256);
             let splits = positions.div_ceil(positions.div_ceil(wanted));
             let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
-            // Lanes beyond the last filter work in vain.
+            // Lanes beyond the last filter do no useful work.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
             (splits, spec, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
         } else {
@@ -364,8 +363,8 @@ impl Problem<'_> {
         }
     }
 
-    /// How many stretches a sum over `units` is taken in, where each makes `tiles` blocks: as many as fill the GPU
-    /// once, none of them empty.
+    /// The number of ranges of a sum over `units`, each of which makes `tiles` blocks: as many as fill the GPU once,
+    /// none of them empty.
     const fn stretches(&self, tiles: usize, units: usize) -> usize {
         let wanted = self.multiprocessors / tiles;
         let wanted = if wanted == 0 {

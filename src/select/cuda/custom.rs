@@ -1,17 +1,18 @@
-//! A custom kernel as a candidate, and how values are written in its C++ type.
+//! A custom kernel as a candidate, and the text of values in its C++ type.
 
 use super::spec::KernelSpec;
 use crate::model::Activation;
+use crate::ops::Trans;
 
-/// A custom kernel that can do an operation.
+/// A custom kernel that can compute an operation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CustomKernel {
-    /// The tail of the kernel id, such as `f32_simt_64x64_v0`.
+    /// The suffix of the kernel id, such as `f32_simt_64x64_v0`.
     pub tail: String,
     pub spec: KernelSpec,
     /// Bytes of scratch memory; equals the type's `WORK`.
     pub work_bytes: u64,
-    /// A rough time in microseconds, for ranking.
+    /// An estimate of the time in microseconds, for ranking.
     pub cost_us: f64,
 }
 
@@ -32,6 +33,16 @@ pub fn cpp_act(act: Option<Activation>) -> &'static str {
         Some(Activation::Silu) => "SILU",
         Some(Activation::Sigmoid) => "SIGMOID",
         Some(Activation::Tanh) => "TANH",
+    }
+}
+
+/// Which factor of a product is transposed, in the kernels' sources.
+#[must_use]
+pub const fn cpp_trans(trans: Trans) -> &'static str {
+    match trans {
+        Trans::Nn => "GEMM_NN",
+        Trans::Nt => "GEMM_NT",
+        Trans::Tn => "GEMM_TN",
     }
 }
 

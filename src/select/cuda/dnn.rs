@@ -1,4 +1,4 @@
-//! Which convolutions cuDNN is offered, and roughly how long it takes. Pure functions of the shape.
+//! Which convolutions are offered to cuDNN, and estimates of its time. Pure functions of the shape.
 
 use super::speed::LIBRARY_BYTES_PER_US;
 use crate::ops::{self, ConvGeometry, OpKind};
@@ -8,16 +8,16 @@ use crate::select::target::CudaFacts;
 /// The least time of a call in microseconds.
 const FLOOR_US: f64 = 6.0;
 
-/// Elements of the tile of results that one multiprocessor works on.
+/// Elements of the result tile of one multiprocessor.
 const TILE: usize = 128 * 64;
 
-/// Bytes of workspace for what split sums and index tables take, whatever the size of the tensors.
+/// Bytes of workspace for split sums and index tables, independent of the size of the tensors.
 const SMALL_WORKSPACE_BYTES: u64 = 8 << 20;
 
-/// Bytes of workspace that are never exceeded.
+/// The largest workspace, in bytes.
 const LARGEST_WORKSPACE_BYTES: u64 = 256 << 20;
 
-/// The convolution's geometry, where the operation is one.
+/// The convolution's geometry, if the operation is one.
 const fn geometry(kind: &OpKind) -> Option<&ConvGeometry> {
     match kind {
         OpKind::Conv2d(ops::Conv2d { geometry, .. })
@@ -27,7 +27,7 @@ const fn geometry(kind: &OpKind) -> Option<&ConvGeometry> {
     }
 }
 
-/// Channels of the input that one filter sees.
+/// The number of input channels of one filter.
 fn channels(g: &ConvGeometry) -> usize {
     g.c / g.groups.max(1)
 }
@@ -37,7 +37,8 @@ fn elements(g: &ConvGeometry) -> [usize; 3] {
     [g.n * g.h * g.w * g.c, g.f * g.kernel[0] * g.kernel[1] * channels(g), g.n * g.ho * g.wo * g.f]
 }
 
-/// Succeeds where cuDNN can compute the bare product. What it does not fuse of an epilogue is left to other kernels.
+/// Succeeds if cuDNN can compute the plain product. The part of an epilogue that it does not fuse is left to other
+/// kernels.
 ///
 /// # Errors
 /// The reason why it cannot.
@@ -50,13 +51,14 @@ pub fn dnn_supports(kind: &OpKind, _real: Real) -> Result<(), String> {
         return Err("there is nothing to compute".into());
     }
     if !g.is_padded_alike() {
-        return Err("cuDNN is not used where the padding is on one side".into());
+        return Err("cuDNN is not used if the padding is on one side only".into());
     }
     Ok(())
 }
 
 /// Bytes of workspace to offer; the chosen plan may use less. Some of cuDNN's kernels work on a copy of all three
-/// tensors in another layout, which this has room for unless they are large. The address must be a multiple of 256.
+/// tensors in another layout, for which this is sufficient unless they are large. The address must be a multiple of
+/// 256.
 #[must_use]
 pub fn workspace_bytes(kind: &OpKind) -> u64 {
     let Some(g) = geometry(kind) else { return 0 };
@@ -64,13 +66,13 @@ pub fn workspace_bytes(kind: &OpKind) -> u64 {
     (SMALL_WORKSPACE_BYTES + copies.next_multiple_of(256)).min(LARGEST_WORKSPACE_BYTES)
 }
 
-/// A rough time in microseconds, the epilogue left out.
+/// An estimate of the time in microseconds, without the epilogue.
 #[must_use]
 pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     let Some(g) = geometry(kind) else { return f64::INFINITY };
     let [x, w, y] = elements(g);
     let flops = 2.0 * (y * g.kernel[0] * g.kernel[1]) as f64 * channels(g) as f64;
-    // Rates of an H200 with work for all of its 132 multiprocessors, in TFLOP/s. Tensor cores take 16 channels at a
+    // Rates of an H200 if all of its 132 multiprocessors are busy, in TFLOP/s. Tensor cores process 16 channels at a
     // time.
     let fraction = (channels(g).min(g.f / g.groups.max(1)) as f64 / 16.0).clamp(1.0 / 16.0, 1.0);
     let rate = match real {
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn narrower_types_are_faster_and_small_shapes_cost_the_floor() {
+    fn narrower_types_are_faster_and_small_shapes_take_the_least_time() {
         let forward = |geometry| OpKind::Conv2d(ops::Conv2d { geometry, epilogue: Epilogue::default() });
         let us = |geometry, real| cost_us(&forward(geometry), real, &gpu());
         assert!(us(G, Real::F32) > us(G, Real::Tf32) && us(G, Real::Tf32) > us(G, Real::Bf16));
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn gradients_are_not_added_to() {
+    fn accumulating_gradients_are_refused() {
         assert!(
             dnn_supports(&OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: G, accumulate: false }), Real::F16).is_ok()
         );

@@ -1,4 +1,4 @@
-//! Which types of `elementwise.cu` do an operation, and into how many stretches sums over rows are cut.
+//! Which types of `elementwise.cu` compute an operation, and into how many ranges sums over rows are divided.
 
 use super::optimizer::rule_type;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
@@ -8,10 +8,10 @@ use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
-/// Bytes that one multiprocessor moves alone in a microsecond.
+/// Bytes that one multiprocessor alone moves in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 3e4;
 
-/// Columns of a bias that a lane takes: few blocks leave room for those of products, with which they share a launch.
+/// Columns of a bias for each lane: with few blocks, those of products in the same launch have enough space.
 const fn bias_columns(cols: usize) -> usize {
     if cols.is_multiple_of(4) {
         4
@@ -111,13 +111,13 @@ fn dropout(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     Some(flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 2 * len * real.size() + len / 8))
 }
 
-/// The kernel that widens `len` elements to floats.
+/// The kernel that converts `len` elements to floats.
 #[must_use]
 pub fn widening_kernel(real: Real, len: usize) -> KernelSpec {
     array("Widen", real, &[real.cpp()], len)
 }
 
-/// What a step computes of a few numbers: its counter, the optimizer's corrections and metrics.
+/// Operations on a few numbers: the step counter, the optimizer's corrections and metrics.
 fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     let (t, small) = (real.cpp(), leaving_room(true));
     Some(match *kind {
@@ -149,61 +149,61 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
     })
 }
 
-/// Rows from which on a block that sums them has four times the threads.
+/// The number of rows above which a block that sums them has four times the threads.
 const BLOCK_ROWS: usize = 4096;
 
-/// The template argument for the length of an array of this many groups of elements in a general member; equals the
-/// steps of `Elementwise` in the number of groups that a thread takes.
+/// The template argument for the length of an array of this many groups of elements in a general member; its thresholds
+/// equal those of `Elementwise` for the number of groups of a thread.
 const fn any_groups(groups: usize) -> &'static str {
     if groups >= 1 << 18 { "LARGE" } else { "ANY" }
 }
 
-/// As [`any_groups`], for an array of `len` elements in groups of 16 bytes.
+/// Like [`any_groups`], for an array of `len` elements in groups of 16 bytes.
 const fn any_length(real: Real, len: usize) -> &'static str {
     any_groups(len * real.size() / 16)
 }
 
-/// A type over an array, whose template takes these arguments and then the length.
+/// A type over an array, whose template has these arguments and then the length.
 fn array(template: &'static str, real: Real, arguments: &[&str], len: usize) -> KernelSpec {
     let first = arguments.join(", ");
     spec(template, format!("{first}, {len}"))
         .with_general(format!("{first}, {}", any_length(real, len)), vec![len as u64])
 }
 
-/// Elements of which a pass leaves most of the machine free.
+/// A pass over fewer elements than this leaves most of the machine idle.
 const FEW_ELEMENTS: usize = 1 << 17;
 
-/// A kernel of this family that only waits for the launch in front.
+/// A kernel of this family that only waits for the preceding launch.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Elementwise, template, arguments)
+    KernelSpec::new(KernelFile::Elementwise, template, arguments).with_pdl(Pdl::WAITS)
 }
 
-/// The part in PDL of a kernel that reads its flags, and may let the next launch start.
+/// The PDL properties of a kernel that reads its flags, and that may let the next launch start.
 const fn leaving_room(leaves_room: bool) -> Pdl {
-    Pdl { reads_flags: true, fetches_early: false, leaves_room }
+    Pdl { leaves_room, ..Pdl::WAITS }
 }
 
-/// The bits of the factor by which dropout multiplies what it keeps, as a template argument.
+/// The bits of the factor of kept elements in dropout, as a template argument.
 pub(super) fn dropout_scale(rate: f64) -> String {
     format!("{:#010x}u", scale_bits(rate))
 }
 
-/// The bits of the factor by which dropout multiplies what it keeps.
+/// The bits of the factor of kept elements in dropout.
 pub(super) fn scale_bits(rate: f64) -> u32 {
     ((1.0 / (1.0 - rate)) as f32).to_bits()
 }
 
-/// Elements that one access moves where rows have `cols` elements; equals `vec_width` of the prelude.
+/// Elements that one access moves if rows have `cols` elements; equals `vec_width` of the prelude.
 pub(super) const fn vec_width(real: Real, cols: usize) -> usize {
     copy_width(cols, real.size())
 }
 
-/// How a kernel's id calls the length of its vectors.
+/// The text for the length of vectors in a kernel's id.
 pub(super) fn width_name(width: usize) -> String {
     if width == 1 { "scalar".to_owned() } else { format!("vec{width}") }
 }
 
-/// A type over an array, whose ends are all that does not go in vectors of 16 bytes.
+/// A type over an array; only the elements at its end are not accessed in vectors of 16 bytes.
 fn flat(real: Real, spec: KernelSpec, bytes: usize) -> CustomKernel {
     CustomKernel {
         tail: format!("{}_vec{}_v0", real.name(), 16 / real.size()),
@@ -228,7 +228,7 @@ fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     if rows == 1 || cols == 1 {
         return flat(real, array("Copy", real, &[t], len), 2 * len * real.size());
     }
-    // Elements of four bytes of a row, where rows have a whole number of them.
+    // The number of four-byte words of a row, if rows consist of whole words.
     let pair = |row: usize| if row.is_multiple_of(4 / real.size()) { 4 / real.size() } else { 1 };
     let (reads, writes, is_large) = (pair(cols), pair(rows), len >= 1 << 20);
     let spec = spec("Transpose", format!("{t}, {n}, {rows}, {cols}")).with_general(
@@ -239,14 +239,15 @@ fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     CustomKernel { tail: format!("{}_tile_v0", real.name()), ..code }
 }
 
-/// Into how many stretches the sums over the rows of each of `n` matrices are cut so that every multiprocessor has
-/// work; 1 where that gains nothing. A block takes 128 bytes of columns and about 32 rows at a time.
+/// The number of ranges into which the sums over the rows of each of `n` matrices are divided so that every
+/// multiprocessor has work; 1 if that does not help. A block processes 128 bytes of columns and about 32 rows at a
+/// time.
 pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFacts) -> usize {
     let (blocks, enough) = (n * row_bytes.div_ceil(128).max(1), 2 * gpu.multiprocessors as usize);
     if rows <= 512 || blocks >= enough { 1 } else { enough.div_ceil(blocks).min(rows.div_ceil(128)).clamp(1, 512) }
 }
 
-/// What sums over rows cost in microseconds with one phase, and with two.
+/// The cost of sums over rows in microseconds with one phase, and with two.
 pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
     let (bytes, blocks) = ((n * rows * row_bytes) as f64, (n * row_bytes.div_ceil(128)) as f64);
     [LAUNCH_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * LAUNCH_US + bytes / BYTES_PER_US]
@@ -259,7 +260,7 @@ fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel
     let [one, two] = row_sum_us(1, rows, row_bytes);
     let (t, vector) = (real.cpp(), vec_width(real, cols));
     let still = still.map_or_else(String::new, |[from, to]| format!(", {from}, {to}"));
-    // Columns that stay zero come behind the width, which is the usual one where none is given.
+    // Columns that stay zero are listed after the width, which must then be given even if it is the default.
     let own = if still.is_empty() { String::new() } else { format!(", {vector}{still}") };
     let code = |chunks: usize| CustomKernel {
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),

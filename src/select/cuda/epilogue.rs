@@ -1,9 +1,9 @@
-//! What a library leaves to do of an operation's epilogue.
+//! The part of an operation's epilogue that a library does not compute.
 
 use crate::ops::{self, Epilogue, OpKind};
 
-/// What a library leaves to do of an epilogue: operations in order, with the slot of the product that each of their
-/// slots is.
+/// The part of an epilogue that a library does not compute: operations in order, with the slot of the product for each
+/// of their slots.
 #[must_use]
 pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
     let (e, rows, cols) = match kind {
@@ -27,7 +27,7 @@ pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static
     out
 }
 
-/// The slot that a library's bare product is written to: where the value before the activation is kept, it goes there.
+/// The slot that a library writes its plain product to: `z` if the value before the activation is kept.
 #[must_use]
 pub fn product_slot(kind: &OpKind) -> &'static str {
     let e = match kind {

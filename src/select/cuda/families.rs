@@ -1,8 +1,8 @@
 //! The families of custom kernels: for each template, what a member is compiled for, and which numbers a general member
 //! reads from the arguments of its launch instead.
 //!
-//! The members of a family add in the same order, so that their results are the same, bit for bit. A family without
-//! numbers has specialised members alone: it is compiled for every new size.
+//! The members of a family add in the same order, so that their results are bitwise equal. A family without numbers has
+//! only specialised members: it is compiled for every new size.
 
 use super::spec::KernelFile::{
     self, Attention, AttentionMma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates,
@@ -16,8 +16,8 @@ pub struct KernelFamily {
     pub file: KernelFile,
     /// What every member is compiled for.
     pub fixed: &'static str,
-    /// What a specialised member is compiled for too, and a general member reads, in the order of its numbers; empty
-    /// where there are no general members.
+    /// What a specialised member is also compiled for, and a general member reads, in the order of its numbers; empty
+    /// if there are no general members.
     pub numbers: &'static [&'static str],
 }
 

@@ -1,44 +1,46 @@
-//! Which types of `gemm.cu` do a product: tile shapes and splits of the reduction, ranked by a rough model of the time
-//! they take.
+//! Which types of `gemm.cu` compute a product: tile shapes and splits of the reduction, ranked by an approximate model
+//! of their times.
 
 use super::elementwise::vec_width;
 use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
-use crate::ops::{self, Epilogue, Gemm, OpKind, Trans};
+use crate::ops::{self, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_trans};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
-/// What a direct kernel takes at least.
+/// The least time of a direct kernel.
 const DIRECT_US: f64 = 1.31;
 
 /// Bytes that all multiprocessors together read from L2 in a microsecond.
 const L2_BYTES_PER_US: f64 = 5.5e6;
 
-/// Multiprocessors of the machine that the rates of arithmetic below belong to.
+/// Multiprocessors of the machine whose rates of arithmetic are given below.
 const RATED_MULTIPROCESSORS: f64 = 132.0;
 
-/// Scratch memory that partial products may take.
+/// The largest scratch memory of partial products.
 const PARTIAL_BYTES: usize = 64 << 20;
 
-/// Kernels offered for one product, and by how much the slowest may be slower than the best by estimate.
+/// The number of kernels offered for one product, and the largest ratio between the estimates of the slowest and the
+/// best one.
 const OFFERS: usize = 5;
 const SLOWEST: f64 = 2.0;
 
-/// Products of so many multiplications are also offered without tensor cores where these would round to TF32.
+/// Products with at most this many multiplications are also offered without tensor cores, if these would round to TF32.
 const TINY: usize = 1 << 21;
 
-/// Who multiplies, and how a block's tile is shared: rows and columns of a thread's part, or warps down and across.
+/// The arithmetic units, and how a block's tile is shared: rows and columns of a thread's part, or warps down and
+/// across.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Simt { rows: usize, cols: usize },
     Mma { down: usize, across: usize },
 }
 
-/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest stretch of it
-/// that a group takes at a time, in units of 16 bytes for tensor cores and of elements otherwise.
+/// A block's tile, with the groups of threads that share the reduction inside the block, and the longest range of it
+/// that a group processes at a time, in units of 16 bytes for tensor cores and of elements otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
     rows: usize,
@@ -86,8 +88,8 @@ const MMA_TILES: [Tile; 11] = [
 ];
 
 /// A tile of `GemmDirect`: rows and columns that a lane holds, warps down and across, groups of them that share the
-/// reduction, and which factors go through shared memory (1: those whose rows run across the reduction, 2: those whose
-/// rows run along it).
+/// reduction, and which factors are loaded through shared memory (1: those whose rows run across the reduction, 2:
+/// those whose rows run along it).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Direct {
     lane: [usize; 2],
@@ -100,7 +102,8 @@ const fn direct(lane: [usize; 2], warps: [usize; 2], groups: usize, via: usize) 
     Direct { lane, warps, groups, via }
 }
 
-/// These were the fastest, or within a hundredth of them, of all that were tried on products of a few microseconds.
+/// These were the fastest, or within one percent of the fastest, of all that were tried on products of a few
+/// microseconds.
 const DIRECT_TILES: [Direct; 13] = [
     direct([2, 2], [1, 1], 8, 0),
     direct([2, 2], [1, 1], 8, 1),
@@ -117,26 +120,26 @@ const DIRECT_TILES: [Direct; 13] = [
     direct([4, 4], [2, 1], 4, 1),
 ];
 
-/// The tile of updates that have the machine to themselves, multiprocessors left to the biases beside them, and the
-/// longest reduction of which all is under way.
+/// The tile of updates that run without other operations, the multiprocessors left to the biases in the same launch,
+/// and the longest reduction whose loads can all be in flight.
 const ALONE: Direct = direct([4, 4], [3, 2], 2, 1);
 // The pass that counts such tiles counts these.
 const _: () = assert!(ALONE.tile()[0] == LONE_UPDATE_TILE[0] && ALONE.tile()[1] == LONE_UPDATE_TILE[1]);
 const ALONE_SPARE: usize = 8;
-/// Where a block may have more than half of some 228 KiB of shared memory, and launches overlap.
+/// On GPUs where a block may have more than half of about 228 KiB of shared memory, and launches overlap.
 const ALONE_CAPABILITIES: std::ops::Range<(u32, u32)> = (9, 0)..(12, 0);
 const ALONE_DEPTH: usize = 128;
 
-/// Direct kernels offered for one product, and other kernels beside them.
+/// The number of direct kernels offered for one product, and of other kernels in addition.
 const DIRECT_OFFERS: usize = 8;
 const BESIDE_DIRECT: usize = 2;
 
-/// Direct kernels are for products of at most so many multiplications, in at most so many chunks of the reduction a
-/// group.
+/// Direct kernels are for products of at most this many multiplications, in at most this many chunks of the reduction
+/// for each group.
 const SMALL: usize = 1 << 28;
 const DIRECT_STEPS: usize = 16;
 
-/// Stretches of the reduction that blocks of their own may take.
+/// Ranges of the reduction for separate blocks.
 const SPLITS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 /// Every type of this family for an operation.
@@ -158,6 +161,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         Real::F32 => (&SIMT_TILES, OFFERS),
         Real::Tf32 | Real::Bf16 | Real::F16 => (&MMA_TILES, if out.is_empty() { OFFERS } else { BESIDE_DIRECT }),
     };
+    if gemm.together > 0 {
+        // What it takes alone says little of a launch that it shares: one kernel is chosen, by estimate.
+        out.extend(best(tiles, &product, real, gpu, 1));
+        return out.into_iter().min_by(|a, b| a.cost_us.total_cmp(&b.cost_us)).into_iter().collect();
+    }
     out.extend(best(tiles, &product, real, gpu, most));
     if real == Real::Tf32 && product.stepping.is_none() && gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) <= TINY
     {
@@ -167,9 +175,9 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     out
 }
 
-/// Whether a gradient that steps its weight is one of several that run at the same time and share the machine best in
-/// tiles of which each multiprocessor has one: neither in smaller ones, of which some would have two, nor in larger
-/// ones.
+/// Whether a gradient that updates its weight is one of several that run at the same time and that use the machine best
+/// with tiles of which each multiprocessor has exactly one: with smaller tiles some multiprocessors would have two,
+/// with larger ones some would have none.
 fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
     let OpKind::WeightStep(ops::WeightStep { m, n, k, together, .. }) = *kind else { return false };
     let multiprocessors = gpu.multiprocessors as usize;
@@ -183,16 +191,16 @@ fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
         && n > 16
 }
 
-/// A kernel of this family: all of them fetch factors early and leave room.
+/// A kernel of this family: all of them load factors early and leave space for the next launch.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
     let pdl = Pdl { reads_flags: true, fetches_early: true, leaves_room: true };
     KernelSpec::new(KernelFile::Gemm, template, arguments).with_pdl(pdl)
 }
 
-/// A product, and what happens to it.
+/// A product, and its epilogue.
 struct Product {
     gemm: Gemm,
-    /// The type of the rule by which the product, a gradient, steps its weight at once.
+    /// The type of the rule by which the product, a gradient, updates its weight immediately.
     stepping: Option<String>,
 }
 
@@ -201,27 +209,24 @@ impl Product {
         match *kind {
             OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
             OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
-                let gemm = Gemm { m, n, k, trans: Trans::Tn, accumulate: false, epilogue: Epilogue::default() };
+                let gemm = Gemm::plain(m, n, k, Trans::Tn);
                 Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
             }
             _ => None,
         }
     }
 
-    /// Microseconds that moments and parameters take.
+    /// Microseconds for loading moments and parameters.
     fn stepping_us(&self) -> f64 {
         let moved = if self.stepping.is_some() { 20 * self.gemm.m * self.gemm.n } else { 0 };
         moved as f64 / L2_BYTES_PER_US
     }
 
-    /// What every type of the family says of its product; the types of general members leave its sizes open.
+    /// The arguments that every type of the family needs for its product; those of general members leave its sizes
+    /// open.
     fn problem(&self, is_general: bool) -> String {
-        let Gemm { m, n, k, trans, accumulate, epilogue: e } = self.gemm;
-        let trans = match trans {
-            Trans::Nn => "GEMM_NN",
-            Trans::Nt => "GEMM_NT",
-            Trans::Tn => "GEMM_TN",
-        };
+        let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
+        let trans = cpp_trans(trans);
         let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
         let end = self.stepping.clone();
         let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
@@ -230,11 +235,18 @@ impl Product {
     }
 }
 
+/// The tiles of a product, and about as many as its launch has together with the products that share it.
+fn tiles(gemm: &Gemm, [rows, cols]: [usize; 2]) -> (usize, usize) {
+    let own = gemm.m.div_ceil(rows) * gemm.n.div_ceil(cols);
+    (own, own.max(gemm.together.div_ceil(rows * cols)))
+}
+
 /// The tiles and splits with the least estimates, at most two splits of a tile.
 fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
-    // An update is made of whole sums.
-    let splits = if product.stepping.is_some() { &SPLITS[..1] } else { &SPLITS[..] };
+    // An update is made of whole sums, and a launch is shared by kernels of one phase.
+    let is_whole = product.stepping.is_some() || gemm.together > 0;
+    let splits = if is_whole { &SPLITS[..1] } else { &SPLITS[..] };
     let mut ways: Vec<Way> = Vec::new();
     for &tile in tiles {
         let mut of_tile: Vec<Way> = splits.iter().filter_map(|&split| Way::new(gemm, real, tile, split, gpu)).collect();
@@ -247,7 +259,7 @@ fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: u
 }
 
 impl Direct {
-    /// The direct kernels with the least estimates; none for products that are not small.
+    /// The direct kernels with the lowest estimates; empty for products that are not small.
     fn best(product: &Product, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
         let gemm = &product.gemm;
         if gemm.m.saturating_mul(gemm.n).saturating_mul(gemm.k) > SMALL {
@@ -267,16 +279,17 @@ impl Direct {
         [8 * self.lane[0] * self.warps[0], 8 * self.lane[1] * self.warps[1]]
     }
 
-    /// Microseconds: a sum of what the busiest multiprocessor does, fitted to times measured on an H200 alone and
-    /// between other kernels (mean error 15 %). Nothing where the product is too large for the tile, or where another
-    /// tile's code is the same.
+    /// Microseconds: a sum over the work of the busiest multiprocessor, fitted to times measured on an H200 alone and
+    /// between other kernels (mean error 15 %). `None` if the product is too large for the tile, or if another tile has
+    /// the same code.
     fn estimate(&self, gemm: &Gemm, real: Real, multiprocessors: usize) -> Option<f64> {
         let Gemm { m, n, k, trans, .. } = *gemm;
         let Self { lane, warps, groups, via } = *self;
         let ([rows, cols], size) = (self.tile(), real.size());
         // A chunk of the reduction is 64 bytes of a row along it.
         let steps = k.div_ceil(64 / size).div_ceil(groups);
-        let (depth, blocks) = (steps * groups * (64 / size), m.div_ceil(rows) * n.div_ceil(cols));
+        let (own, all) = tiles(gemm, self.tile());
+        let (depth, blocks) = (steps * groups * (64 / size), all);
         if steps > DIRECT_STEPS || blocks > 4 * multiprocessors {
             return None;
         }
@@ -287,13 +300,13 @@ impl Direct {
             let bit = if along[f] { 2 } else { 1 };
             aligned[f] && via & bit != 0
         });
-        // Where both factors lie across the reduction, registers alone were slower throughout.
+        // If the rows of both factors run across the reduction, loading directly into registers was always slower.
         if via == 1 && through == [false, false] || via == 0 && along == [false, false] && aligned == [true, true] {
             return None;
         }
         let most = blocks.div_ceil(multiprocessors);
-        // Bytes that move to and from shared memory, the groups' sums among them, and lines that loads into registers
-        // touch.
+        // Bytes that move to and from shared memory, including the groups' sums, and cache lines that loads into
+        // registers access.
         let mut shared = 8 * groups * rows * cols;
         let mut lines = 0;
         for f in [0, 1] {
@@ -307,15 +320,14 @@ impl Direct {
         let loaded = (rows + cols) * depth * size;
         let written = m * n * if matches!(trans, Trans::Tn) { 4 } else { size };
         let busiest = |work: usize| (most * work) as f64;
-        Some(
-            DIRECT_US
-                + 0.0715 * steps as f64
-                + 1.7e-4 * busiest(lines)
-                + 2.6e-6 * busiest(shared)
-                + 9.5e-7 * busiest(rows * cols * depth * size / 4)
-                + 9.9e-8 * written as f64
-                + 8.0e-8 * (blocks * loaded) as f64,
-        )
+        let launch_us = DIRECT_US
+            + 0.0715 * steps as f64
+            + 1.7e-4 * busiest(lines)
+            + 2.6e-6 * busiest(shared)
+            + 9.5e-7 * busiest(rows * cols * depth * size / 4)
+            + 9.9e-8 * written as f64
+            + 8.0e-8 * (blocks * loaded) as f64;
+        Some(launch_us * (own as f64 / all as f64))
     }
 
     fn code(&self, product: &Product, real: Real, cost_us: f64) -> CustomKernel {
@@ -332,7 +344,7 @@ impl Direct {
     }
 }
 
-/// Elements of both factors and of the product that one access moves, as the types of general members name them.
+/// Elements of both factors and of the product that one access moves, as they appear in the types of general members.
 fn widths(gemm: &Gemm, real: Real) -> String {
     let Gemm { m, n, k, trans, .. } = *gemm;
     let a = vec_width(real, if matches!(trans, Trans::Tn) { m } else { k });
@@ -340,7 +352,7 @@ fn widths(gemm: &Gemm, real: Real) -> String {
     format!("{a}, {b}, {}", [4, 2, 1].into_iter().find(|width| n.is_multiple_of(*width)).unwrap_or(1))
 }
 
-/// A tile with the stretch that a group takes at a time and the number of blocks that share the reduction.
+/// A tile with the range that a group processes at a time and the number of blocks that share the reduction.
 struct Way {
     tile: Tile,
     stretch: usize,
@@ -349,30 +361,31 @@ struct Way {
 }
 
 impl Way {
-    /// Nothing where a split would leave blocks without work, or fill the machine more often than the tiles alone.
+    /// `None` if a split would leave blocks without work, or would need more waves than the tiles alone.
     fn new(gemm: &Gemm, real: Real, tile: Tile, split: usize, gpu: &CudaFacts) -> Option<Self> {
-        // The shortest stretch suffices where the groups cover the whole reduction with it.
+        // The shortest range is sufficient if the groups cover the whole reduction with it.
         let (least, most) = match tile.unit {
             Unit::Simt { .. } => (8, tile.stretch),
             Unit::Mma { .. } => (32 / real.size(), tile.stretch * 16 / real.size()),
         };
         let stretch = if gemm.k <= least * tile.groups { least } else { most };
         let steps = gemm.k.div_ceil(stretch * tile.groups);
-        let tiles = gemm.m.div_ceil(tile.rows) * gemm.n.div_ceil(tile.cols);
+        let (own, tiles) = tiles(gemm, [tile.rows, tile.cols]);
         let multiprocessors = gpu.multiprocessors.max(1) as usize;
         let wasteful = steps.div_ceil(split) * (split - 1) >= steps || tiles * split > 4 * multiprocessors;
         if split > 1 && (wasteful || split * gemm.m * gemm.n * 4 > PARTIAL_BYTES) {
             return None;
         }
         let way = Self { tile, stretch, split, cost_us: 0.0 };
-        Some(Self { cost_us: way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors), ..way })
+        let launch_us = way.estimate(gemm, real, tiles, steps.div_ceil(split), multiprocessors);
+        Some(Self { cost_us: launch_us * (own as f64 / tiles as f64), ..way })
     }
 
-    /// Microseconds, with `tiles` tiles, whose blocks take `steps` steps.
+    /// Microseconds, with `tiles` tiles, whose blocks make `steps` steps.
     fn estimate(&self, gemm: &Gemm, real: Real, tiles: usize, steps: usize, multiprocessors: usize) -> f64 {
-        /// Microseconds before the first step's factors have arrived, together with the last trip to memory.
+        /// Microseconds before the first step's factors have arrived, including the last access to memory.
         const FIRST_US: f64 = 0.5;
-        /// Microseconds that a step of a block takes at least, with copies under way for the steps behind it.
+        /// The least time of a step of a block in microseconds, with copies in flight for the following steps.
         const STEP_US: f64 = 0.07;
         /// Bytes that a multiprocessor reads from L2 in a microsecond.
         const SM_BYTES_PER_US: f64 = 80e3;
@@ -382,10 +395,11 @@ impl Way {
         const MEMORY_BYTES_PER_US: f64 = 4.2e6;
         let Tile { rows, cols, unit, groups, .. } = self.tile;
         let blocks = tiles * self.split;
-        // Blocks that the busiest multiprocessor runs, and rounds of two blocks at a time.
+        // The number of blocks of the busiest multiprocessor, and the number of waves of two blocks at a time.
         let (most, rounds) = (blocks.div_ceil(multiprocessors) as f64, blocks.div_ceil(2 * multiprocessors) as f64);
         let area = (rows * cols) as f64;
-        // Products per element read from shared memory decide how busy the arithmetic is kept.
+        // The number of products for each element read from shared memory determines the utilisation of the arithmetic
+        // units.
         let reuse = |down: usize, across: usize| (down * across) as f64 / (down + across) as f64;
         let (rate, efficiency) = match (unit, real) {
             (Unit::Simt { rows, cols }, _) => (40e6, (0.1 + reuse(rows, cols) / 4.0).min(1.0)),
@@ -443,12 +457,12 @@ mod tests {
     }
 
     fn offers(m: usize, n: usize, k: usize, trans: Trans, real: Real) -> Vec<CustomKernel> {
-        let gemm = Gemm { m, n, k, trans, accumulate: false, epilogue: Epilogue::default() };
+        let gemm = Gemm::plain(m, n, k, trans);
         kernels(&OpKind::Gemm(gemm), real, &h200())
     }
 
     #[test]
-    fn every_product_has_a_few_kernels_with_ids_of_their_own() {
+    fn every_product_has_a_few_kernels_with_distinct_ids() {
         for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
             for m in [1, 10, 128, 4096] {
                 for n in [1, 10, 512, 4097] {

@@ -1,21 +1,20 @@
 //! Horizontal fusion: which neighbouring operations may run at the same time.
 //!
-//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other are put
-//! into groups: the executor runs a group as one launch where it can. Memory planning lets nothing in a group share
-//! bytes with another member's results. What an operation is expected to take decides whether it is small, so this
-//! follows the choice of kernels.
+//! Small operations leave most of a GPU idle and cost a launch each, so those that do not depend on each other form
+//! groups: the executor runs a group as one launch if it can. The memory plan ensures that no member of a group shares
+//! bytes with another member's results. Whether an operation is small is decided by its estimated time, so this follows
+//! the choice of kernels.
 
 use crate::lower::{LValueId, Op, Program};
 use crate::ops::OpKind;
+use crate::rewrite::MOST_TOGETHER;
 
-/// Operations of more than this estimated time fill the machine by themselves.
+/// Operations of more than this estimated time fill the machine alone.
 const SMALL_US: f64 = 14.0;
-/// Members of a group at most.
-const MAX_GROUP: usize = 8;
 /// Groups that a counter may be moved over.
 const MAX_MOVE: usize = 4;
 
-/// The roots that an operation touches, and whether it writes them.
+/// The root values that an operation accesses, and whether it writes them.
 fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     let mut out = Vec::new();
     for (slot, arg) in op.kind.slots().iter().zip(&op.args) {
@@ -28,20 +27,21 @@ fn touched(program: &Program, op: &Op) -> Vec<(LValueId, usize, usize, bool)> {
     out
 }
 
-/// Whether two operations touch the same elements and one of them writes these.
+/// Whether two operations access the same elements and one of them writes these.
 fn depend(program: &Program, a: &Op, b: &Op) -> bool {
     let (a, b) = (touched(program, a), touched(program, b));
     a.iter().any(|x| b.iter().any(|y| x.0 == y.0 && x.1 < y.2 && y.1 < x.2 && (x.3 || y.3)))
 }
 
-/// Whether an operation counts steps, or what follows from their number: a few numbers, which any launch can do beside
-/// its work.
+/// Whether an operation computes the step counter, or values that follow from it: a few numbers, which any launch can
+/// compute in addition to its work.
 fn is_counter(op: &Op) -> bool {
     matches!(op.kind, OpKind::StepInc { .. } | OpKind::BiasCorr(_))
 }
 
-/// Reorders operations so that those of a few numbers join what runs beside them, and numbers the groups. Gives the new
-/// order and the group of each operation in that order; `cost_us` is what each operation is expected to take.
+/// Reorders operations so that those that compute a few numbers join others that run at the same time, and numbers the
+/// groups. Returns the new order and the group of each operation in that order; `cost_us` is the estimated time of each
+/// operation.
 #[must_use]
 pub fn fuse_horizontally(program: &Program, cost_us: &[f64]) -> (Vec<usize>, Vec<u32>) {
     let small = |i: usize| cost_us[i] <= SMALL_US;
@@ -66,7 +66,7 @@ fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize
     for index in 0..ops.len() {
         let joins = groups.last().is_some_and(|group| {
             fits(index)
-                && group.len() < MAX_GROUP
+                && group.len() < MOST_TOGETHER
                 && group.iter().all(|&other| fits(other) && !depend(program, &ops[other], &ops[index]))
         });
         match groups.last_mut() {
@@ -77,7 +77,8 @@ fn neighbours(program: &Program, small: impl Fn(usize) -> bool) -> Vec<Vec<usize
     groups
 }
 
-/// Moves counters up, away from the end of what waits for each other, into groups that run anyway.
+/// Moves counters to earlier groups that run anyway, away from the end of the step, where operations wait for each
+/// other.
 fn move_counters(program: &Program, groups: &mut Vec<Vec<usize>>, small: impl Fn(usize) -> bool) {
     let mut at = 1;
     while at < groups.len() {
@@ -95,12 +96,12 @@ fn move_counters(program: &Program, groups: &mut Vec<Vec<usize>>, small: impl Fn
     }
 }
 
-/// The first of the last few groups that a counter can join without a change of what it reads.
+/// The first of the last few groups that a counter can join without changing its inputs.
 fn home_of(program: &Program, groups: &[Vec<usize>], counter: usize, small: impl Fn(usize) -> bool) -> Option<usize> {
     let depends = |group: &[usize]| group.iter().any(|&i| depend(program, &program.ops[i], &program.ops[counter]));
     let first = groups.len().saturating_sub(MAX_MOVE);
     let reachable = (first..groups.len()).rev().take_while(|number| !depends(&groups[*number]));
-    let has_room = |number: &usize| groups[*number].len() < MAX_GROUP && groups[*number].iter().all(|&i| small(i));
+    let has_room = |number: &usize| groups[*number].len() < MOST_TOGETHER && groups[*number].iter().all(|&i| small(i));
     reachable.filter(has_room).last()
 }
 
@@ -110,7 +111,10 @@ mod tests {
     use crate::ir::{Metrics, Mode, build};
     use crate::lower::{FilterOrder, lower_for};
     use crate::model::{Precision, check, read_preset};
+    use crate::ops::{Gemm, Trans};
     use crate::rewrite::{Goal, rewrite};
+    use crate::select::cuda::{Real, custom_kernels};
+    use crate::select::target::Target;
     use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [64], "batch": 64}, "layers": [
@@ -134,5 +138,21 @@ mod tests {
         }
         // Product, last layer with its loss, gradients with their updates, metrics.
         assert_eq!(group_of.last(), Some(&3), "{group_of:?}");
+    }
+
+    #[test]
+    fn products_that_share_a_launch_have_one_kernel_of_one_phase() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        for real in [Real::F32, Real::Tf32, Real::Bf16, Real::F16] {
+            let of = |together: usize| {
+                let gemm = Gemm { together, ..Gemm::plain(64, 64, 1024, Trans::Tn) };
+                custom_kernels(&OpKind::Gemm(gemm), real, &gpu)
+            };
+            let alone = of(0).into_iter().map(|code| code.cost_us).fold(f64::INFINITY, f64::min);
+            let [shared] = of(25 * 64 * 64).try_into().unwrap();
+            assert_eq!(shared.work_bytes, 0, "{real:?}");
+            // Its share of a launch of 25 such products takes less than a launch of its own.
+            assert!(shared.cost_us < alone, "{real:?}: {} against {alone}", shared.cost_us);
+        }
     }
 }

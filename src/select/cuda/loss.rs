@@ -1,4 +1,4 @@
-//! Which types of `loss.cu` do an operation, and with how many threads and blocks.
+//! Which types of `loss.cu` compute an operation, and with how many threads and blocks.
 
 use super::elementwise::{dropout_scale, scale_bits, vec_width};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
@@ -9,19 +9,19 @@ use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
-/// Bytes that one multiprocessor moves alone in a microsecond.
+/// Bytes that one multiprocessor alone moves in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 1e5;
 
-/// What it costs more, in microseconds, where the last block adds up what the others found.
+/// The additional cost, in microseconds, if the last block adds the results of the others.
 const TICKET_US: f64 = 1.0;
 
-/// Threads of a block where there are several.
+/// Threads of a block if there are several blocks.
 const THREADS: usize = 256;
 
 /// Every type of this family for an operation.
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
-    // More blocks than the multiprocessors hold at a time only lengthen the sum over blocks.
+    // More blocks than the multiprocessors can hold at a time only make the sum over blocks longer.
     let most = (8 * gpu.multiprocessors as usize).max(1);
     match *kind {
         OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) if rows * classes > 0 => {
@@ -57,7 +57,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
 }
 
-/// Threads that share a row: four elements each, a whole warp at most, and a whole block above 1024 classes.
+/// Threads that share a row: one for four elements, at most a whole warp, and a whole block above 1024 classes.
 fn lanes(classes: usize) -> usize {
     match classes {
         8193.. => 1024,
@@ -72,11 +72,10 @@ fn code(real: Real, tail: &str, spec: KernelSpec, work_bytes: usize, cost_us: f6
 
 /// A kernel of this family that reads its flags and fills the machine.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    let pdl = Pdl { reads_flags: true, ..Pdl::default() };
-    KernelSpec::new(KernelFile::Loss, template, arguments).with_pdl(pdl)
+    KernelSpec::new(KernelFile::Loss, template, arguments).with_pdl(Pdl::WAITS)
 }
 
-/// As [`spec`], of a kernel beside which the blocks of the next launch find room.
+/// Like [`spec`], for a kernel that leaves space for the blocks of the next launch.
 fn small(template: &'static str, arguments: String, fetches_early: bool) -> KernelSpec {
     spec(template, arguments).with_pdl(Pdl { reads_flags: true, fetches_early, leaves_room: true })
 }
@@ -88,7 +87,7 @@ pub fn loss_function(is_logarithm: bool, len: usize) -> KernelSpec {
 }
 
 /// How the registers of lanes hold a row, as template arguments of general members: the width of vectors, and their
-/// number, rounded up. Equals `loss_width` and `loss_turns` but for the rounding; vectors past a row add nothing.
+/// number, rounded up. Equals `loss_width` and `loss_turns` except for the rounding; vectors past a row add nothing.
 fn held_row(real: Real, classes: usize, lanes: usize) -> String {
     if lanes > 32 {
         return format!("{}, 1", vec_width(real, classes));
@@ -99,7 +98,7 @@ fn held_row(real: Real, classes: usize, lanes: usize) -> String {
 
 fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
     let lanes = lanes(classes);
-    // Small blocks spread a small batch over more multiprocessors.
+    // Small blocks distribute a small batch over more multiprocessors.
     let threads = lanes.max(128);
     let t = real.cpp();
     let spec = spec("SoftmaxCe", format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}")).with_general(
@@ -110,7 +109,8 @@ fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<Cust
     vec![code(real, &format!("lanes{lanes}"), spec, 0, cost)]
 }
 
-/// A last layer with its loss: rows a block, so that few blocks wait for others, and threads that hold the weight.
+/// A last layer with its loss: rows for each block, chosen so that few blocks wait for others, and the threads that
+/// hold the weight.
 fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel> {
     let OpKind::DenseCe(ops::DenseCe { rows, features, classes, smoothing, act_grad, saved_is_input, dropout, .. }) =
         *kind
@@ -123,7 +123,7 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
     for (threads, each) in [(256, 1), (256, 2), (256, 4), (512, 1), (512, 2), (128, 1), (128, 2), (64, 1), (64, 4)] {
         let held = features.div_ceil(threads) * classes;
         let (blocks, waves) = (rows.div_ceil(each), rows.div_ceil(each).div_ceil(2 * multiprocessors));
-        // The weight in registers, and threads that have something to do.
+        // The number of elements of the weight in registers, and the number of threads with work.
         if held > 80 || each * wide > 64 || threads > 64 && threads >= 2 * features || (each > 1 && rows < each) {
             continue;
         }
@@ -183,7 +183,7 @@ fn softmax_fused(real: Real, op: &ops::SoftmaxCeFused, most: usize) -> Vec<Custo
     let fits = rows * lanes <= if classes <= 128 { 4096 } else { 1024 };
     if blocks == 1 || fits {
         let cost = LAUNCH_US + bytes / BYTES_PER_US_ALONE;
-        // Fewer threads for a short row do less in all, more of them have it sooner.
+        // Fewer threads for a short row need less time in total, more threads finish it sooner.
         let shares: &[usize] = if classes <= 16 { &[4, 1, 2] } else { &[lanes] };
         for &lanes in shares {
             let threads = (rows * lanes).next_multiple_of(32).min(1024);
@@ -203,14 +203,14 @@ fn point(func: PointFn, delta: Scalar) -> String {
     format!("{name}, {}, ", cpp_bits(delta.get()))
 }
 
-/// The types over flat arrays, which share their shape: a thread moves groups of 16 bytes, up to four under way.
-/// `first` are the arguments in front of the usual ones.
+/// The types over flat arrays, which share their shape: a thread processes groups of 16 bytes, up to four in flight.
+/// `first` are the arguments before the usual ones.
 fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usize) -> Vec<CustomKernel> {
     let groups = len * real.size() / 16;
     let blocks = groups.div_ceil(THREADS).clamp(1, most);
     let (is_gradient, is_fused) = (name.ends_with("Grad"), name.ends_with("Fused"));
     let arrays = if is_gradient || is_fused { 3 } else { 2 };
-    // A fused loss on points counts right answers beside its sum.
+    // A fused loss on points also counts correct answers.
     let sums = if is_fused && !first.is_empty() { 2 } else { 1 };
     let bytes = (arrays * len * real.size()) as f64;
     let type_of = |threads: usize, blocks: usize| {

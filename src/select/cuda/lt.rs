@@ -1,4 +1,4 @@
-//! Which products cublasLt does, how much of their epilogues, and roughly how long it takes. Pure functions of the
+//! Which products cublasLt computes, which part of their epilogues, and estimates of its time. Pure functions of the
 //! shape.
 //!
 //! Types follow the table of `cublasLtMatmul` (<https://docs.nvidia.com/cuda/cublas/#cublasltmatmul>): a bias has the
@@ -11,22 +11,22 @@ use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::cuda::real::Real;
 use crate::select::target::CudaFacts;
 
-/// Bytes of workspace offered for large products: what NVIDIA advises on Hopper.
+/// Bytes of workspace offered for large products: NVIDIA's recommendation for Hopper.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
 /// Bytes of workspace offered for small products, and for those that need no split reduction: eight float copies of the
 /// product fit, one for each part of a split reduction.
 pub const SMALL_WORKSPACE_BYTES: u64 = 4 << 20;
 
-/// Elements of a product above which every multiprocessor has tiles of its own, so that no algorithm splits the
-/// reduction.
+/// The number of elements of a product above which every multiprocessor has its own tiles, so that no algorithm splits
+/// the reduction.
 const MANY_TILES: u64 = 1 << 23;
 
 /// Bytes of workspace to offer for a product; the chosen algorithm may use less. The address must be a multiple of 256.
 #[must_use]
 pub const fn workspace_bytes(gemm: &Gemm) -> u64 {
     let elements = gemm.m as u64 * gemm.n as u64;
-    // Also the time must be short: long products are worth every algorithm.
+    // The product must also be short: for long products every algorithm is worth trying.
     if elements >= MANY_TILES || elements * 4 * 8 <= SMALL_WORKSPACE_BYTES && elements * gemm.k as u64 <= 1 << 28 {
         SMALL_WORKSPACE_BYTES
     } else {
@@ -34,20 +34,20 @@ pub const fn workspace_bytes(gemm: &Gemm) -> u64 {
     }
 }
 
-/// True where the product is stored as float: always in the float precisions, and for weight gradients (`Tn`) in all.
+/// True if the product is stored as float: always in the float precisions, and for weight gradients (`Tn`) in all.
 #[must_use]
 pub const fn stores_float(gemm: &Gemm, real: Real) -> bool {
     real.size() == 4 || matches!(gemm.trans, Trans::Tn)
 }
 
-/// Succeeds where cublasLt can do the product. What [`done`] does not name of its epilogue is left to custom kernels,
-/// which see it rounded to the type of `c`.
+/// Succeeds if cublasLt can compute the product. The part of its epilogue that [`done`] does not include is left to
+/// custom kernels, whose input is rounded to the type of `c`.
 ///
 /// # Errors
 /// The reason why it cannot.
 pub fn lt_supports(gemm: &Gemm, _real: Real) -> Result<(), String> {
     if gemm.m == 0 || gemm.n == 0 || gemm.k == 0 {
-        return Err("cublasLt does no empty products".into());
+        return Err("cuBLASLt does not compute empty products".into());
     }
     let Epilogue { bias, act, save_z, act_grad } = gemm.epilogue;
     if save_z && act.is_none() {
@@ -59,10 +59,10 @@ pub fn lt_supports(gemm: &Gemm, _real: Real) -> Result<(), String> {
     Ok(())
 }
 
-/// The part of an epilogue that cublasLt does itself: a bias of the product's own type, then ReLU.
+/// The part of an epilogue that cublasLt computes: a bias of the product's type, then ReLU.
 ///
-/// Its GELU is the tanh approximation where ours is exact, and its derivative of ReLU reads a bit mask where ours reads
-/// the saved output. Where the value before the activation is kept, the product is written there and the activation
+/// Its GELU is the tanh approximation whereas ours is exact, and its derivative of ReLU reads a bit mask whereas ours
+/// reads the saved output. If the value before the activation is kept, the product is written there and the activation
 /// follows.
 #[must_use]
 pub const fn done(gemm: &Gemm, _real: Real) -> Epilogue {
@@ -75,20 +75,21 @@ pub const fn done(gemm: &Gemm, _real: Real) -> Epilogue {
     Epilogue { bias, act, save_z: false, act_grad: None }
 }
 
-/// A rough time of the product in microseconds, without what [`done`] leaves.
+/// An estimate of the time of the product in microseconds, without the rest of the epilogue.
 #[must_use]
 pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
-    /// What the smallest product takes.
+    /// The least time of a product.
     const FLOOR_US: f64 = 3.5;
     let multiprocessors = f64::from(gpu.multiprocessors.max(1));
-    // Operations in a microsecond on one multiprocessor, from what an H200 with 132 of them reaches at large shapes.
+    // Operations in a microsecond on one multiprocessor, derived from the rate of an H200 with 132 of them at large
+    // shapes.
     let rate = match real {
         Real::F32 => 45e6,
         Real::Tf32 => 350e6,
         Real::Bf16 | Real::F16 => 650e6,
     } / 132.0;
-    // Large tiles reuse more of what they load, small ones fill the machine sooner; a short grid is also split along
-    // the reduction.
+    // Large tiles reuse more of the loaded data, small ones fill the machine sooner; the reduction is also split if
+    // there are few tiles.
     let tiled = |edge: usize, efficiency: f64| {
         let tiles = (gemm.m.div_ceil(edge) * gemm.n.div_ceil(edge)) as f64;
         let splits = (multiprocessors / tiles).floor().clamp(1.0, (gemm.k as f64 / 256.0).max(1.0));
@@ -111,11 +112,11 @@ mod tests {
     }
 
     fn gemm(trans: Trans, epilogue: Epilogue) -> Gemm {
-        Gemm { m: 64, n: 128, k: 784, trans, accumulate: false, epilogue }
+        Gemm { epilogue, ..Gemm::plain(64, 128, 784, trans) }
     }
 
     #[test]
-    fn bias_and_relu_are_done_in_every_type() {
+    fn bias_and_relu_are_fused_for_every_type() {
         let both = Epilogue { bias: true, act: Some(Activation::Relu), ..Epilogue::default() };
         assert_eq!(done(&gemm(Trans::Nn, both), Real::F32), both);
         assert_eq!(done(&gemm(Trans::Nn, both), Real::Tf32), both);
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_left() {
+    fn other_epilogues_are_not_fused() {
         let silu = Epilogue { bias: true, act: Some(Activation::Silu), save_z: true, act_grad: None };
         assert_eq!(done(&gemm(Trans::Nn, silu), Real::F32), Epilogue { bias: true, ..Epilogue::default() });
         let kept = Epilogue { act: Some(Activation::Relu), ..silu };
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn times_follow_size_and_type() {
-        let plain = |m, n, k| Gemm { m, n, k, trans: Trans::Nn, accumulate: false, epilogue: Epilogue::default() };
+        let plain = |m, n, k| Gemm::plain(m, n, k, Trans::Nn);
         let small = plain(32, 10, 64);
         assert!(cost_us(&small, Real::Bf16, &gpu()) < 5.0);
         let (large, long) = (plain(8192, 8192, 8192), plain(512, 1024, 65_536));

@@ -1,8 +1,8 @@
-//! What runs an operation on an NVIDIA GPU: custom kernels, compiled for the shape at hand, or a library's.
+//! How an operation can run on an NVIDIA GPU: with custom kernels, compiled for its shape, or with a library.
 //!
 //! Everything here is plain data: a plan for a GPU is made, shown and tested on a machine without one. Custom kernels
-//! are named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`); a library's by its
-//! place in the library's own ranking.
+//! are named by the C++ type that the run-time compiler instantiates (see `kernels/prelude.cuh`), and algorithms of a
+//! library by their rank in the library's own order.
 
 mod attention;
 mod conv;
@@ -23,6 +23,7 @@ mod rates;
 mod real;
 mod recurrent;
 mod route;
+mod row_product;
 mod sequence;
 mod spec;
 mod speed;

@@ -1,24 +1,24 @@
-//! Which types of `norm.cu` do an operation, and how they share its rows and columns among blocks.
+//! Which types of `norm.cu` compute an operation, and how they distribute its rows and columns over blocks.
 
 use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
-use crate::ops::{self, OpKind, Scalar};
+use crate::ops::{self, GradientPart, OpKind, Scalar};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
-/// What it takes each block of a second phase to merge what the first one left, in microseconds.
+/// The time that a block of a second phase needs to merge each result of the first, in microseconds.
 const MERGE_US: f64 = 0.7;
-/// Rows whose piece of at most 16 bytes one multiprocessor moves in a microsecond.
+/// Rows of which one multiprocessor moves a piece of at most 16 bytes in a microsecond.
 const PIECES_PER_US: f64 = 3_400.0;
-/// Bytes that the second-level cache moves at a time.
+/// The unit in which the second-level cache moves data, in bytes.
 const SECTOR_BYTES: f64 = 32.0;
-/// One trip to memory by a thread that has nothing else to do, in microseconds.
+/// The latency of one access to memory for a thread without other work, in microseconds.
 const TRIP_US: f64 = 0.4;
-/// Rows and columns at most: what 32 bits hold with room to spare.
+/// The largest number of rows and of columns, well within 32 bits.
 const MAX_EXTENT: usize = 1 << 30;
 
 /// Every type of this family for an operation, in rising order of preference among equals.
@@ -51,7 +51,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 /// A template with its arguments.
 type Type = (&'static str, String);
 
-/// What is normalised, and how many multiprocessors there are for it.
+/// The rows and columns to normalise, and the number of multiprocessors.
 struct Shape {
     real: Real,
     rows: usize,
@@ -60,7 +60,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// The time to move so many tensors of this shape, in microseconds.
+    /// The time to move this many tensors of this shape, in microseconds.
     fn move_us(&self, tensors: usize) -> f64 {
         (tensors * self.rows * self.cols * self.real.size()) as f64 / BYTES_PER_US
     }
@@ -70,7 +70,7 @@ impl Shape {
         vec_width(self.real, self.cols)
     }
 
-    /// Vectors side by side in a tile of columns: 128 bytes, fewer where that leaves no thread idle.
+    /// The number of neighbouring vectors in a tile of columns: 128 bytes, fewer if that leaves no thread idle.
     const fn tile_vectors(&self) -> usize {
         let groups = self.cols / self.vector();
         let full = at_most(128 / (self.vector() * self.real.size()), 32);
@@ -82,7 +82,7 @@ impl Shape {
     fn code(&self, form: &str, (template, arguments): Type, work_bytes: usize, cost_us: f64) -> CustomKernel {
         CustomKernel {
             tail: format!("{}_{form}_v0", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Norm, template, arguments),
+            spec: KernelSpec::new(KernelFile::Norm, template, arguments).with_pdl(Pdl::WAITS),
             work_bytes: work_bytes as u64,
             cost_us,
         }
@@ -105,15 +105,15 @@ impl Shape {
             few @ 0..4 => few.max(2 * self.multiprocessors / across).max(1),
             many => many,
         };
-        // Each thread has two rows at least and merges at most 32 chunks.
+        // Each thread has at least two rows and merges at most 32 chunks.
         let down = down.min(self.rows.div_ceil(2 * ty)).min(32 * (threads / (tx * vector))).min(most).max(1);
         let rows = self.rows.div_ceil(down);
         let rows = rows.next_multiple_of(if rows >= 16 * ty { 4 * ty } else { ty });
         Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
     }
 
-    /// How a block holds all rows of a few columns in registers, where it can: at most `deep` rows a thread. `tensors`
-    /// is what it moves.
+    /// How a block holds all rows of a few columns in registers, if it can: at most `deep` rows for each thread.
+    /// `tensors` is the number of tensors that it moves.
     fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
         let vector = match self.cols {
             cols if cols.is_multiple_of(4) => 4,
@@ -121,7 +121,7 @@ impl Shape {
             _ => 1,
         };
         let groups = self.cols / vector;
-        // Wide pieces of rows where that leaves a block for each multiprocessor.
+        // Wide pieces of rows, if that leaves a block for each multiprocessor.
         let (tx, ty) = [8, 4, 2, 1].into_iter().find_map(|tx| {
             let ty = self.rows.div_ceil(2).next_power_of_two().clamp(32, 1024 / tx);
             let fits = self.rows <= ty * deep && (tx == 1 || groups / tx >= self.multiprocessors);
@@ -129,7 +129,8 @@ impl Shape {
         })?;
         let waves = groups.div_ceil(tx).div_ceil(self.multiprocessors);
         let pieces_us = (waves * self.rows * tx * tensors) as f64 / PIECES_PER_US;
-        // Pieces of less than a sector make the second-level cache move more than they hold; it is faster than memory.
+        // For pieces of less than a sector, the second-level cache moves more bytes than they contain; it is faster
+        // than memory.
         let excess = (SECTOR_BYTES / (tx * vector * self.real.size()) as f64 * 0.6).max(1.0);
         let cost_us = LAUNCH_US + pieces_us.max(excess * self.move_us(tensors));
         Some(Small { vector, tx, threads: ty * tx, cost_us })
@@ -222,7 +223,8 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     out
 }
 
-/// The last arguments of a template for the normalisation of rows: whether they are not centred is said where it is so.
+/// The last arguments of a template for the normalisation of rows; the flag for rows that are not centred is added only
+/// if it is set.
 fn row_arguments(last: impl Display, rms: bool) -> String {
     if rms { format!("{last}, true") } else { last.to_string() }
 }
@@ -238,7 +240,7 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
         (lanes, lanes)
     };
     let is_held = groups.div_ceil(per_row) * shape.vector() <= 32;
-    // Rows that registers do not hold are read for each of their statistics and for the output, which is written.
+    // Rows that do not fit registers are read for each of their statistics and for the output, which is written.
     let passes = if is_held { 2 } else { 4 - usize::from(rms) };
     let last = row_arguments(cpp_bits(eps.get()), rms);
     let ty = ("LayerNorm", format!("{}, {rows}, {cols}, {per_row}, {threads}, {last}", real.cpp()));
@@ -250,28 +252,56 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
 }
 
+/// The gradients of parameters alone: a block sums a few columns, as wide as the least that memory moves.
+fn column_sums(shape: &Shape, op: &ops::LayerNormBwd) -> CustomKernel {
+    /// As many threads as small products have, so that they share a launch.
+    const THREADS: usize = 256;
+    let Shape { real, rows, cols, .. } = *shape;
+    let (t, vector) = (real.cpp(), shape.vector());
+    let wide = at_most((SECTOR_BYTES as usize / (vector * real.size())).max(1), cols / vector);
+    let tx = if wide.is_power_of_two() { wide } else { wide.next_power_of_two() / 2 };
+    let rest = format!("1, {tx}, {THREADS}, 1, {}, {}, {vector}, 1, NORM_COLUMNS", op.accumulate, op.rms);
+    let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {rest}"));
+    let trips = rows.div_ceil(4 * THREADS / tx) as f64;
+    let kernel = shape.code("columns", ty, 0, LAUNCH_US + trips * TRIP_US);
+    general(kernel, format!("{t}, ANY, ANY, {rest}"), &[rows as u64, cols as u64])
+}
+
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
     let last = row_arguments(op.accumulate, op.rms);
     let groups = cols / vector;
+    if op.part == GradientPart::Parameters {
+        return vec![column_sums(shape, op)];
+    }
     let (per_row, threads) = if cols <= 512 {
         (groups.next_power_of_two().min(32), 128)
     } else {
         let lanes = cols.div_ceil(8).next_power_of_two().clamp(64, 1024);
         (lanes, lanes)
     };
-    // Blocks that sum columns go down their rows, two at a time for each thread.
+    // Blocks that sum columns process their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     let (numbers, whole) = ([rows as u64, cols as u64], format!("{}, {}, {vector}", op.accumulate, op.rms));
-    if groups.div_ceil(per_row) * vector > 16 {
+    let is_held = groups.div_ceil(per_row) * vector <= 16;
+    if op.part == GradientPart::Input {
+        // As many as small products have, so that they may share a launch.
+        let threads = if cols <= 512 { 256 } else { threads };
+        let (held, part) = if is_held { (groups.div_ceil(per_row), "NORM_ROWS") } else { (1, "NORM_LONG_ROWS") };
+        let rest = |held: usize| format!("{per_row}, {tx}, {threads}, 1, {whole}, {held}, {part}");
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {}", rest(held)));
+        let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(3));
+        return vec![general(kernel, format!("{t}, ANY, ANY, {}", rest(rounded(held))), &numbers)];
+    }
+    if !is_held {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * LAUNCH_US + columns_us(1024) + shape.move_us(7);
         let arguments = format!("{t}, ANY, ANY, 1024, {tx}, 1024, 2, {whole}, 1");
         return vec![general(shape.code("long_rows", ty, 0, cost_us), arguments, &numbers)];
     }
     let at_once = threads / per_row;
-    // Few rows a block shorten its chain, many leave fewer sums to add.
+    // With few rows in a block its latency is short, with many there are fewer sums to add.
     let chunk = rows.div_ceil(multiprocessors * (1024 / threads)).max(rows.div_ceil(multiprocessors).min(8));
     let chunk = chunk.next_multiple_of(at_once);
     let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;

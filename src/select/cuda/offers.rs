@@ -1,10 +1,12 @@
-//! Every way to run an operation on a GPU: custom kernels, and the algorithms of libraries.
+//! All ways to run an operation on a GPU: custom kernels, and the algorithms of libraries.
 
 use super::custom::CustomKernel;
 use super::real::Real;
 use super::route::Route;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
-use super::{attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, sequence};
+use super::{
+    attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, row_product, sequence,
+};
 use crate::model::Activation;
 use crate::ops::{self, OpKind};
 use crate::select::target::CudaFacts;
@@ -21,6 +23,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
         sequence::kernels,
         attention::kernels,
         recurrent::kernels,
+        row_product::kernels,
         loss::kernels,
         optimizer::kernels,
         rates::kernels,
@@ -28,12 +31,12 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
-/// Algorithms of cuBLASLt and plans of cuDNN that are offered for an operation.
+/// The number of algorithms of cuBLASLt and of plans of cuDNN that are offered for an operation.
 const LT_OFFERS: u8 = 4;
-/// Plans of cuDNN that are offered for a convolution: on the networks measured, the fastest was among these or within a
-/// few percent of one of them. Custom kernels are faster at nearly every gradient of weights. A plan with a derivative
-/// behind the gradient of an input is compiled for the purpose, which takes a second or more; the others are ready in
-/// milliseconds.
+/// The number of plans of cuDNN that are offered for a convolution: on the measured networks, the fastest was among
+/// these or within a few percent of one of them. Custom kernels are faster for nearly every gradient of weights. A plan
+/// with a derivative after the gradient of an input is compiled by cuDNN, which takes a second or more; the others are
+/// ready in milliseconds.
 pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -> u8 {
     if has_derivative {
         2
@@ -44,7 +47,7 @@ pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -
     }
 }
 
-/// A way to run an operation, with its id, its scratch memory and its estimated time; or why it cannot be.
+/// A way to run an operation, with its id, its scratch memory and its estimated time; or why it is not possible.
 pub(crate) struct Offer {
     pub route: Route,
     pub tail: String,
@@ -52,7 +55,7 @@ pub(crate) struct Offer {
     pub cost: Result<f64, String>,
 }
 
-/// Every way to run an operation on a GPU.
+/// All ways to run an operation on a GPU.
 pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     let mut out: Vec<Offer> = custom_kernels(kind, real, gpu)
         .into_iter()
@@ -67,7 +70,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     let refused = attention::refused(kind, real, gpu);
     out.extend(refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why) }));
     let rest = epilogue_us(kind, real);
-    // The library ranks its algorithms itself, and is often wrong: several are offered, to be timed.
+    // The library ranks its algorithms itself, and the ranking is often wrong, so several are offered and timed.
     let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {
         (0..count)
             .map(|i| Offer {
@@ -85,7 +88,8 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     match kind {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
-                _ if !gpu.has_cublaslt => Err("there is no cuBLASLt".into()),
+                _ if !gpu.has_cublaslt => Err("cuBLASLt is missing".into()),
+                _ if gemm.together > 0 => Err("a library shares no launch".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };
@@ -94,7 +98,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         }
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
             let cost = match dnn::dnn_supports(kind, real) {
-                _ if !gpu.has_cudnn => Err("there is no cuDNN".into()),
+                _ if !gpu.has_cudnn => Err("cuDNN is missing".into()),
                 Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
                 Err(why) => Err(why),
             };
@@ -109,7 +113,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
     out
 }
 
-/// What the epilogue costs as passes of its own behind a library's product, in microseconds.
+/// The cost of the epilogue as separate passes after a library's product, in microseconds.
 fn epilogue_us(kind: &OpKind, real: Real) -> f64 {
     let (epilogue, len) = match kind {
         OpKind::Gemm(g) => (g.epilogue, g.m * g.n),

@@ -1,4 +1,4 @@
-//! Which types of `optimizer.cu` do an operation, with the table of segments that is declared before them.
+//! Which types of `optimizer.cu` compute an operation, with the table of segments that is declared before them.
 
 use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
@@ -10,11 +10,13 @@ use crate::select::target::CudaFacts;
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;
 
-/// Blocks of a cluster at most, and units that such a cluster takes: two for each of its warps.
+/// The largest number of blocks of a cluster, and the number of units that such a cluster processes: two for each of
+/// its warps.
 const CLUSTER: usize = 8;
 const CLUSTER_UNITS: usize = CLUSTER * 64;
 
-/// Units above which blocks go round several times, and blocks above which they go round more often.
+/// The number of units above which blocks loop several times, and the number of blocks above which they loop more
+/// often.
 const MANY_UNITS: usize = 1 << 16;
 const MANY_BLOCKS: usize = 8192;
 
@@ -35,7 +37,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
 }
 
-/// The C++ type of the rule of an optimizer, alone or where the gradient is made.
+/// The C++ type of the rule of an optimizer, in a separate update or fused into the gradient.
 pub(super) fn rule_type(kind: &OpKind) -> Option<String> {
     let RuleText { name, constants, flags } = kind.rule()?;
     let constants = constants.into_iter().map(cpp_bits);
@@ -43,7 +45,7 @@ pub(super) fn rule_type(kind: &OpKind) -> Option<String> {
     Some(format!("{name}<{}>", arguments.join(", ")))
 }
 
-/// The sum of the parts of updates that ride on gradients.
+/// The operation that combines the partial metrics of updates that are fused into gradients.
 fn step_metrics(segments: &[Segment]) -> CustomKernel {
     /// Bytes that one multiprocessor reads in a microsecond.
     const ALONE_BYTES_PER_US: f64 = 8e4;
@@ -78,7 +80,7 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
     }
 }
 
-/// The bounds of the segments in units, and the units of the longest; nothing where there is nothing to do.
+/// The bounds of the segments in units, and the units of the longest; `None` if there is nothing to do.
 fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
     let first = segments.first()?.start / UNIT;
     let end = segments.iter().map(|s| (s.start + s.len).div_ceil(UNIT)).max()?;
@@ -87,8 +89,8 @@ fn bounds(segments: &[Segment]) -> Option<(usize, usize, usize)> {
     (longest > 0 && longest < (1 << 31) / UNIT).then_some((first, end, longest))
 }
 
-/// The declarations that `optimizer.cu` asks for: first element in units, and elements of each segment; and the
-/// segments that do not decay, a bit each.
+/// The declarations that `optimizer.cu` requires: the first element in units, and the elements of each segment; and the
+/// segments without weight decay, one bit each.
 fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) -> String {
     let FlatUpdate { len, segments, options, .. } = *flat;
     let rows: Vec<String> = segments.iter().map(|s| format!("{}, {}", s.start / UNIT, s.len)).collect();
@@ -117,7 +119,7 @@ fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) ->
     )
 }
 
-/// What a general member reads of the same, as `AnySegments` has it; nothing where there are more segments than its
+/// The same data for a general member, in the format of `AnySegments`; `None` if there are more segments than its
 /// shared memory holds.
 fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize)) -> Option<Vec<u32>> {
     /// The capacity of general members, in segments.
@@ -140,23 +142,23 @@ fn is_dense(segments: &[Segment]) -> bool {
     follow && segments.iter().all(|s| s.len > 0)
 }
 
-/// An update of parameters by one rule, with what all of its kernels have in common.
+/// An update of parameters by one rule, with the common arguments of all of its kernels.
 struct Update<'a> {
     /// The C++ type of the rule.
     rule: &'a str,
     real: Real,
-    /// The table of segments, as declarations and as general members read it.
+    /// The table of segments, as declarations and in the form that general members read.
     table: String,
     any_table: Option<Vec<u32>>,
-    /// Whether segments follow one another, gradients are scaled, and some segments do not decay.
+    /// Whether segments are contiguous, gradients are scaled, and some segments have no weight decay.
     dense: bool,
     scaled: bool,
     exempts: bool,
     segments: usize,
     units: usize,
-    /// The time to move everything once, in microseconds.
+    /// The time to move all arguments once, in microseconds.
     moving_us: f64,
-    /// A launch that waits for another one starts early from capability 9 on, which also has clusters.
+    /// From capability 9 on, a launch that waits for another one can start early, and there are clusters.
     hopper: bool,
 }
 
@@ -165,13 +167,14 @@ impl Update<'_> {
         let (rule, t) = (self.rule, self.real.cpp());
         let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
         // These kernels wait by themselves, at the place where they need what the launch in front writes.
-        let pdl = Pdl { fetches_early: true, ..Pdl::default() };
+        let pdl = Pdl { fetches_early: true, ..Pdl::WAITS };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };
         match &self.any_table {
             Some(table) => {
                 let segments = self.any_segments(threads, threads / 16 * each * rounds, finish);
-                // A cluster's units may be shared among more threads: each unit and each segment has its own sum.
+                // A cluster's units may be shared among more threads, because each unit and each segment has a separate
+                // sum.
                 let threads = match finish {
                     "CLUSTER" if self.units <= 16 => 256,
                     "CLUSTER" => 32 * self.units.div_ceil(2 * CLUSTER).next_power_of_two(),
@@ -187,8 +190,8 @@ impl Update<'_> {
         }
     }
 
-    /// The type of the segments of a general member, by the formulas of `Update` for the threads that share a segment
-    /// and for whether every partial result holds something.
+    /// The type of the segments of a general member: the number of threads that share a segment, and whether no partial
+    /// result is empty, by the formulas of `Update`.
     fn any_segments(&self, threads: usize, per_block: usize, finish: &str) -> String {
         let share = [32, 16, 8].into_iter().find(|share| self.segments * share <= threads).unwrap_or(4);
         let blocks = self.units.div_ceil(per_block);
@@ -197,9 +200,9 @@ impl Update<'_> {
         format!("AnySegments<{direct}, {scaled}, {exempts}, {share}, {}>", blocks == 1)
     }
 
-    /// Blocks that leave their parts of the metrics to a second phase, or to the last block.
+    /// Blocks that leave their partial metrics to a second phase, or to the last block.
     fn spread(&self, threads: usize, each: usize, rounds: usize, by_phase: bool) -> CustomKernel {
-        /// What the metrics cost more, in microseconds: through a second launch, or through the last block.
+        /// The additional cost of the metrics, in microseconds: with a second launch, or by the last block.
         const PHASE_US: f64 = 1.6;
         const TICKET_US: f64 = 2.6;
         let (name, finish, more) = match by_phase {
@@ -215,7 +218,7 @@ impl Update<'_> {
         }
     }
 
-    /// Blocks that hold two units for each warp and add up the metrics among themselves, `most` of them.
+    /// Blocks that process two units for each warp and combine the metrics among themselves; at most `most` of them.
     fn together(&self, most: usize) -> CustomKernel {
         let threads = 32 * self.units.div_ceil(most).div_ceil(2);
         let blocks = self.units.div_ceil(threads / 16);
@@ -239,7 +242,7 @@ impl Update<'_> {
         }
     }
 
-    /// The kernels that are worth a try.
+    /// The kernels that are worth trying.
     fn kernels(&self) -> Vec<CustomKernel> {
         let (units, hopper) = (self.units, self.hopper);
         if units <= 16 {
@@ -266,9 +269,9 @@ impl Update<'_> {
 
 /// An update of the flat parameters by `rule`.
 fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) -> Vec<CustomKernel> {
-    /// Bytes of arrays that the second-level cache holds.
+    /// The size of arrays, in bytes, that the second-level cache holds.
     const CACHED_BYTES: usize = 32 << 20;
-    /// What the launch costs in microseconds.
+    /// The cost of the launch in microseconds.
     const LAUNCH_US: f64 = 1.0;
     let (segments, states) = (flat.segments, flat.slots.states.len());
     let Some((first, end, longest)) = bounds(segments) else { return Vec::new() };

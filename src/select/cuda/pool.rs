@@ -1,11 +1,11 @@
-//! Which types of `pool.cu` do an operation.
+//! Which types of `pool.cu` compute an operation.
 
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Every type of this family for an operation.
@@ -30,7 +30,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
 }
 
-/// Bytes of one position in a window.
+/// The size of a position in a window, in bytes.
 const fn index_bytes(g: &PoolGeometry) -> usize {
     if g.size[0] * g.size[1] > 256 { 2 } else { 1 }
 }
@@ -41,13 +41,13 @@ type Type = (&'static str, String);
 fn code(real: Real, channels: usize, (template, arguments): Type, bytes: usize) -> CustomKernel {
     CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(vec_width(real, channels))),
-        spec: KernelSpec::new(KernelFile::Pool, template, arguments),
+        spec: KernelSpec::new(KernelFile::Pool, template, arguments).with_pdl(Pdl::WAITS),
         work_bytes: 0,
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     }
 }
 
-/// A type over windows; `index` is the bytes of a position, where positions are moved.
+/// A type over windows; `index` is the size of a position in bytes, if positions are moved.
 fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Vec<CustomKernel> {
     let (inputs, outputs) = (g.n * g.h * g.w * g.c, g.n * g.ho * g.wo * g.c);
     // The kernels count vectors in 32 bits.

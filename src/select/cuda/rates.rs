@@ -1,17 +1,17 @@
-//! Which types of `rates.cu` do an operation, with the table of runs that is declared before them.
+//! Which types of `rates.cu` compute an operation, with the table of runs that is declared before them.
 
 use super::speed::{LAUNCH_US, STREAM_BYTES_PER_US};
 use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
 const UNIT: usize = 64;
 
-/// Elements of a run at least, and runs above which they are longer.
+/// The smallest number of elements of a run, and the number of runs above which they are longer.
 const LEAST_RUN: usize = 1024;
 const MANY_RUNS: usize = 1 << 14;
 
@@ -25,7 +25,7 @@ pub fn kernels(kind: &OpKind, _: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     }
 }
 
-/// The norms of segments, by runs of elements; nothing where there is nothing to do.
+/// The norms of segments, by runs of elements; `None` if there is nothing to do.
 fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
     let elements: usize = op.segments.iter().map(|s| s.len).sum();
     let is_counted = op.segments.iter().all(|s| s.start / UNIT <= u32::MAX as usize && s.len <= i32::MAX as usize);
@@ -48,7 +48,8 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
          }};",
         rows.join(",\n    ")
     );
-    let spec = KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches));
+    let spec =
+        KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches)).with_pdl(Pdl::WAITS);
     let general = GeneralMember {
         table: [count as u32, runs as u32].into_iter().chain(words).collect(),
         ..GeneralMember::new("AnyRuns, ANY, ANY".to_owned(), vec![0, run as u64, op.batches as u64])
@@ -79,7 +80,9 @@ fn update_rates(op: &ops::UpdateRates) -> CustomKernel {
     let numbers = vec![warmup as u64, last, every as u64, factor, clip, segments as u64, op.batches as u64];
     CustomKernel {
         tail: "f64_warp_v0".to_owned(),
-        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments).with_general(general, numbers),
+        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments)
+            .with_general(general, numbers)
+            .with_pdl(Pdl::WAITS),
         work_bytes: 0,
         cost_us: LAUNCH_US,
     }

@@ -6,7 +6,7 @@ use crate::ops::OpKind;
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 
-/// What real values are made of in a step.
+/// The type of a step's real values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Real {
@@ -49,7 +49,7 @@ impl Real {
         }
     }
 
-    /// The element type of activations where it is not `f32`.
+    /// The element type of activations, if it is not `f32`.
     #[must_use]
     pub const fn half(self) -> Option<DType> {
         match self {
@@ -71,7 +71,7 @@ impl From<Precision> for Real {
     }
 }
 
-/// The type that an operation's kernels work in: that of the step, or `f32` where the operation touches none of the
+/// The type that an operation's kernels work in: that of the step, or `f32` if the operation accesses none of the
 /// step's reals.
 #[must_use]
 pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
@@ -82,7 +82,8 @@ pub fn real_of(program: &Program, op: &Op, real: Real) -> Real {
     }
 }
 
-/// Elements of `elem` bytes that one copy moves where `count` elements are together, as `vec_width` in the prelude.
+/// The number of elements of `elem` bytes that one copy moves if `count` elements are contiguous, as `vec_width` in the
+/// prelude.
 pub(super) const fn copy_width(count: usize, elem: usize) -> usize {
     if count.is_multiple_of(16 / elem) {
         16 / elem

@@ -1,38 +1,39 @@
-//! Which types of `recurrent.cu` do an operation, and how they divide it.
+//! Which types of `recurrent.cu` compute an operation, and how they divide it.
 //!
-//! Where the weight fits into the registers of a block, its threads hold it, and blocks need not meet. Where it fits
-//! into the shared memory of all blocks together, each has units of its own, and blocks meet at every position: there
-//! are never more of them than multiprocessors, so that all are resident. Otherwise blocks read the weight from memory.
+//! If the weight fits into the registers of a block, its threads hold it, and blocks need not synchronise. If it fits
+//! into the shared memory of all blocks together, each block has its own units, and blocks synchronise at every
+//! position: there are never more blocks than multiprocessors, so that all are resident. Otherwise blocks read the
+//! weight from memory.
 
 use super::custom::CustomKernel;
 use super::real::Real;
-use super::spec::{KernelFile, KernelSpec};
+use super::spec::{KernelFile, KernelSpec, Pdl};
 use super::speed::LAUNCH_US;
 use crate::model::Cell;
 use crate::ops::{self, OpKind, RecurrenceGeometry};
 use crate::select::target::CudaFacts;
 
-/// Clock cycles of a microsecond.
+/// Clock cycles in a microsecond.
 const CYCLES_PER_US: f64 = 1_700.0;
 
 /// Bytes that all multiprocessors, and one of them, read from the second-level cache in a microsecond.
 const CACHED_BYTES_PER_US: f64 = 4e6;
 const BLOCK_BYTES_PER_US: f64 = 1e5;
 
-/// Threads of a block that holds the weight, and weights that a thread holds, at most.
+/// The largest number of threads of a block that holds the weight, and of weights that a thread holds.
 const MOST_THREADS: usize = 512;
 const MOST_HELD: usize = 96;
 
-/// Registers of a thread besides weights, sums, and what is on its way: addresses and counters.
+/// Registers of a thread in addition to weights, sums, and loads in flight: addresses and counters.
 const OTHER_REGISTERS: usize = 18;
 
-/// Samples of a block at most.
+/// The largest number of samples of a block.
 const MOST_SAMPLES: usize = 8;
 
 /// Rows of a tile of matrix instructions.
 const TILE: usize = 16;
 
-/// Numbers that a thread of a grid may have on its way.
+/// The largest number of loads in flight for a thread of a grid.
 const MOST_ON_THEIR_WAY: usize = 40;
 
 /// Every type of this family for an operation, in rising order of preference among equals.
@@ -54,7 +55,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     found
 }
 
-/// Shared memory that a block may have, in bytes.
+/// The largest shared memory of a block, in bytes.
 const fn shared_bytes(capability: (u32, u32)) -> usize {
     match capability {
         (8, 0 | 7) => 163 << 10,
@@ -63,7 +64,7 @@ const fn shared_bytes(capability: (u32, u32)) -> usize {
     }
 }
 
-/// An operation with the numbers that several places need.
+/// An operation with numbers that are used in several places.
 struct Walk<'a> {
     g: &'a RecurrenceGeometry,
     real: Real,
@@ -71,7 +72,7 @@ struct Walk<'a> {
     multiprocessors: usize,
 }
 
-/// How threads divide a weight that they hold: units of a thread, and slices of what is summed.
+/// How threads divide a weight that they hold: units of a thread, and slices of the summed dimension.
 #[derive(Clone, Copy)]
 struct Division {
     units: usize,
@@ -113,7 +114,8 @@ impl Walk<'_> {
         let template = if self.is_backward { back } else { forward };
         CustomKernel {
             tail: format!("{}_{way}", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape())),
+            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape()))
+                .with_pdl(Pdl::WAITS),
             work_bytes: 0,
             cost_us: LAUNCH_US,
         }
@@ -153,7 +155,7 @@ impl Walk<'_> {
         Some(kernel)
     }
 
-    /// Groups of four numbers of a sum that a thread takes.
+    /// Groups of four numbers of a sum for each thread.
     fn quads(&self, d: Division) -> usize {
         let summed = if self.is_backward { self.g.wide() } else { self.g.units };
         summed.div_ceil(4 * d.slices)
@@ -168,20 +170,20 @@ impl Walk<'_> {
         (self.g.units.div_ceil(d.units) * d.slices).next_multiple_of(32)
     }
 
-    /// Whether threads have registers enough.
+    /// Whether threads have enough registers.
     fn fits(&self, d: Division) -> bool {
         if d.slices < d.units || self.threads(d) > MOST_THREADS {
             return false;
         }
         let held = 4 * self.quads(d) * self.sums(d);
-        // Samples of which a thread computes the functions, and numbers of each that are on their way.
+        // The number of samples for which a thread computes the functions, and the number of loads in flight for each.
         let turns = d.samples.div_ceil(d.slices / d.units);
         let coming = turns * if self.is_backward { self.gates() + 4 } else { 2 * self.gates() };
         let registers = (65_536 / self.threads(d)).min(255) - OTHER_REGISTERS;
         held <= MOST_HELD && held + d.samples * self.sums(d) + coming <= registers
     }
 
-    /// Time of the loop, without the launch, in microseconds.
+    /// The time of the loop, without the launch, in microseconds.
     fn held_us(&self, d: Division) -> f64 {
         let (quads, sums) = (self.quads(d), self.sums(d));
         let steps = (d.slices / d.units).ilog2() as usize;
@@ -199,7 +201,7 @@ impl Walk<'_> {
             / CYCLES_PER_US
     }
 
-    /// Blocks have units of their own.
+    /// Blocks have their own units.
     fn grid(&self, shared: usize) -> Option<CustomKernel> {
         let grids = [1, 2, 4].into_iter().filter_map(|tiles| {
             let groups = self.g.batch.div_ceil(TILE * tiles);
@@ -223,17 +225,17 @@ impl Walk<'_> {
         Some(kernel)
     }
 
-    /// States, in multiples of what a matrix instruction takes.
+    /// States, rounded up to multiples of the size of a matrix instruction.
     fn states(&self) -> usize {
         self.g.units.next_multiple_of(8)
     }
 
-    /// Values of gates of a block, in such multiples.
+    /// Values of the gates of a block, rounded up in the same way.
     fn columns(&self, grid: Grid) -> usize {
         (self.gates() * grid.units).next_multiple_of(8)
     }
 
-    /// Stretches of states of a forward product, each by a warp.
+    /// Ranges of states of a forward product, one for each warp.
     fn parts(&self, grid: Grid) -> usize {
         (GRID_WARPS / (self.columns(grid) / 8)).max(1).min(self.states() / 8)
     }
@@ -247,13 +249,13 @@ impl Walk<'_> {
         4 * (states * pitch(columns, 8) + TILE * pitch(states, 4) + self.parts(grid) * TILE * (columns + 4))
     }
 
-    /// Numbers that a thread has on their way to it.
+    /// Loads in flight for each thread.
     fn on_their_way(&self, grid: Grid) -> usize {
         let turns = (TILE * grid.units).div_ceil(32 * GRID_WARPS) * grid.tiles;
         turns * if self.is_backward { self.gates() + 6 } else { 2 * self.gates() + 2 }
     }
 
-    /// Time of the loop, without the launches, in microseconds.
+    /// The time of the loop, without the launches, in microseconds.
     fn grid_us(&self, grid: Grid) -> f64 {
         let (states, columns, blocks) = (self.states(), self.columns(grid), grid.groups * grid.shares);
         let travels = if self.is_backward { 2 * 4 * states } else { self.real.size() * states } * TILE * blocks;
@@ -352,7 +354,7 @@ mod tests {
                     let walk = Walk { g: &g, real: Real::F32, is_backward, multiprocessors: 132 };
                     let is_held = walk.held().is_some();
                     assert_eq!(is_held, kernels(&kind, Real::F32, &gpu).iter().any(|k| k.tail.contains("held")));
-                    // Weights of all threads that there may be.
+                    // The largest number of weights that all threads can hold.
                     let fits = units * g.wide() <= MOST_THREADS * MOST_HELD;
                     assert!(is_held == fits || (fits && units * g.wide() > 31_000), "{cell:?} {units}");
                 }

@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
-    /// Custom kernel, by its place in [`custom_kernels`](super::custom_kernels).
+    /// A custom kernel, by its index in [`custom_kernels`](super::custom_kernels).
     Own(u8),
-    /// cuBLASLt, by the place of the algorithm in its heuristic's answer. Custom kernels after it compute what its
+    /// cuBLASLt, by the index of the algorithm in its heuristic's list. Custom kernels after it compute what its
     /// epilogues do not support.
     Lt(u8),
-    /// cuDNN, by the place of the plan among those it offers. As above.
+    /// cuDNN, by the index of the plan among those it offers. As above.
     Dnn(u8),
 }

@@ -1,22 +1,22 @@
-//! Which types of `joined.cu` and `sequence.cu` do an operation.
+//! Which types of `joined.cu` and `sequence.cu` compute an operation.
 
 use super::elementwise::{vec_width, width_name};
 use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind};
 use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec};
+use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Every type of these families for an operation.
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     let t = real.cpp();
-    // Elements that one access moves where rows begin at multiples of all of these.
+    // Elements that one access moves if rows start at multiples of all of these.
     let width = |multiples: &[usize]| vec_width(real, multiples.iter().copied().fold(0, greatest_divisor));
     let of = |file, template, arguments: String, v: usize, bytes: usize| CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(v)),
-        spec: KernelSpec::new(file, template, arguments),
+        spec: KernelSpec::new(file, template, arguments).with_pdl(Pdl::WAITS),
         work_bytes: 0,
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     };
@@ -37,22 +37,27 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let kernel = of(KernelFile::Joined, "Slice", format!("{t}, {rows}, {v}, {cols}, {from}, {wide}"), v, bytes);
             general(kernel, format!("{t}, ANY, {v}, ANY, ANY, ANY"), &[rows, cols, from, wide].map(|n| n as u64))
         }
-        &OpKind::Embedding(ops::Embedding { rows, vocab, units }) if rows * units > 0 => {
+        &OpKind::Embedding(ops::Embedding { rows, vocab, units, positions }) if rows * units > 0 => {
             // Rows of the table are floats.
             let v = vec_width(Real::F32, units);
-            let kernel = of(KernelFile::Sequence, "Embedding", format!("{t}, {rows}, {vocab}, {units}, {v}"), v, bytes);
-            general(kernel, format!("{t}, ANY, ANY, ANY, {v}"), &[rows, vocab, units].map(|n| n as u64))
+            let [own, any] =
+                if positions == 0 { ["", ""].map(str::to_owned) } else { [format!(", {positions}"), ", ANY".into()] };
+            let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}{own}");
+            let kernel = of(KernelFile::Sequence, "Embedding", arguments, v, bytes);
+            let numbers = [rows, vocab, units, positions].map(|n| n as u64);
+            let count = if positions == 0 { 3 } else { 4 };
+            general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &numbers[..count])
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
             let v = width(&[units]);
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
             let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
-            // Every row of the table looks through all tokens.
+            // For every row of the table, all tokens are scanned.
             let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
             let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
             let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
-            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
+            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments).with_pdl(Pdl::WAITS);
             let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
             return vec![one, CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel }];
         }
@@ -69,16 +74,16 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     }]
 }
 
-/// Rows of a table that a block of its gradient has, where there are many rows and their sums fit into shared memory.
+/// Rows of a table for each block of its gradient, if there are many rows and their sums fit into shared memory.
 fn rows_of_block(vocab: usize, units: usize) -> Option<usize> {
-    /// Fewer rows give each multiprocessor too little to do at a time.
+    /// With fewer rows each multiprocessor has too little work at a time.
     const MANY: usize = 4096;
     /// Floats of the sums: four blocks share a multiprocessor.
     const FLOATS: usize = 12 << 10;
     [16, 8, 4].into_iter().find(|each| vocab >= MANY && each * units <= FLOATS)
 }
 
-/// The greatest number that divides both; the other one where one is zero.
+/// The greatest common divisor; the other number if one is zero.
 const fn greatest_divisor(a: usize, b: usize) -> usize {
     if b == 0 { a } else { greatest_divisor(b, a % b) }
 }

@@ -1,4 +1,4 @@
-//! What a custom kernel is made from: the C++ type that the run-time compiler instantiates, and what the executor must
+//! The definition of a custom kernel: the C++ type that the run-time compiler instantiates, and what the executor must
 //! know about it before it is compiled.
 //!
 //! Selection fills in a [`KernelSpec`], and the executor reads its fields. No code searches the source text to find out
@@ -25,12 +25,12 @@ pub enum KernelFile {
     Rates,
     /// The data feed, which gathers the batches of steps.
     Feed,
-    /// Zeroes memory.
+    /// Clears memory.
     Clear,
 }
 
 impl KernelFile {
-    /// All of them, in the order in which a source holds them.
+    /// All of them, in the order in which a source contains them.
     pub const ALL: [Self; 15] = [
         Self::Gemm,
         Self::Conv,
@@ -71,7 +71,7 @@ impl KernelFile {
         }
     }
 
-    /// The file whose types it builds on; a source holds it in front.
+    /// The file whose types it uses; a source contains it first.
     #[must_use]
     pub const fn base(self) -> Option<Self> {
         match self {
@@ -81,18 +81,24 @@ impl KernelFile {
     }
 }
 
-/// How a kernel takes part in programmatic dependent launch (PDL), by which a launch starts before the one in front has
-/// ended.
+/// How a kernel takes part in programmatic dependent launch (PDL), by which a launch starts before the preceding one
+/// has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pdl {
-    /// It begins with code that looks at the flags of its launch; other kernels begin by waiting for the launch in
-    /// front. Kernels that declare `BEGINS` in their class do neither, and wait by themselves where they must.
+    /// It begins with code that reads the flags of its launch; other kernels begin by waiting for the preceding launch.
+    /// Kernels that declare `BEGINS` in their class do neither, and wait themselves where they must.
     pub reads_flags: bool,
-    /// It can fetch inputs while the launch in front still runs.
+    /// It can load inputs while the preceding launch still runs.
     pub fetches_early: bool,
-    /// Blocks of the next launch find room beside its own. What streams through a whole image fills the machine, and
-    /// blocks that wait there take room from those that work. Only kernels that read flags can let the next one start.
+    /// Blocks of the next launch find room beside its own, whatever its sizes. What streams through a whole image fills
+    /// the machine, and blocks that wait there take room from those that work: for other kernels the executor compares
+    /// the sizes of both launches. Only kernels that read flags can let the next one start.
     pub leaves_room: bool,
+}
+
+impl Pdl {
+    /// Of a kernel that waits for the launch in front, and lets the next one start where both are small.
+    pub const WAITS: Self = Self { reads_flags: true, fetches_early: false, leaves_room: false };
 }
 
 /// The general member of a family that does the same as a specialised one, bit for bit.
@@ -100,13 +106,13 @@ pub struct Pdl {
 pub struct GeneralMember {
     /// The template's arguments, with `ANY` for numbers that are read.
     pub arguments: String,
-    /// Declarations that the arguments refer to, as of a [`KernelSpec`].
+    /// Declarations that the arguments refer to, as in a [`KernelSpec`].
     pub declarations: String,
     /// The numbers that it reads from the arguments of its launch, in order.
     pub numbers: Vec<u64>,
     /// The table that it reads from memory; the executor replaces the first number by its address. Usually empty.
     pub table: Vec<u32>,
-    /// As of a [`KernelSpec`].
+    /// As in a [`KernelSpec`].
     pub cluster_blocks: usize,
 }
 
@@ -133,25 +139,26 @@ pub struct KernelSpec {
     pub file: KernelFile,
     /// The C++ class template that is instantiated, such as `GemmDirect`.
     pub template: &'static str,
-    /// The template's arguments, separated by commas; empty for a class that is no template.
+    /// The template's arguments, separated by commas; empty for a class that is not a template.
     pub arguments: String,
-    /// Declarations that the arguments refer to, without a line feed at the end; mostly empty.
+    /// Declarations that the arguments refer to, without a line feed at the end; usually empty.
     pub declarations: String,
-    /// Blocks of a cluster. Where there are several, they belong together and share a launch with no other operation.
+    /// The number of blocks of a cluster. If there are several, they belong together and share a launch with no other
+    /// operation.
     pub cluster_blocks: usize,
     /// Whether blocks wait for each other, so that all of them must be resident at once. Such a launch is a cooperative
-    /// one, which the driver refuses where they do not fit, and belongs to no other operation.
+    /// one, which the driver refuses if they do not fit, and belongs to no other operation.
     pub blocks_meet: bool,
     /// Whether multiprocessors should give their whole cache to shared memory. A sequence of small products runs faster
-    /// where no multiprocessor has to change how it divides its memory from one launch to the next; what streams
-    /// through the first-level cache runs slower so, and is left to the driver.
+    /// if no multiprocessor must change the division of its memory from one launch to the next; kernels that stream
+    /// through the first-level cache would run slower with this, so that the choice is left to the driver.
     pub prefers_shared_memory: bool,
     pub pdl: Pdl,
     pub member: Member,
 }
 
 impl KernelSpec {
-    /// A kernel without clusters that waits for the launch in front.
+    /// A kernel without clusters that waits for the preceding launch.
     #[must_use]
     pub fn new(file: KernelFile, template: &'static str, arguments: String) -> Self {
         Self {
@@ -167,20 +174,20 @@ impl KernelSpec {
         }
     }
 
-    /// As it is, with the general member of its family: the template's arguments, with `ANY` for numbers that are read,
-    /// and these numbers.
+    /// This kernel with the general member of its family: the template's arguments, with `ANY` for numbers that are
+    /// read, and these numbers.
     #[must_use]
     pub fn with_general(self, arguments: String, numbers: Vec<u64>) -> Self {
         self.with_general_member(GeneralMember::new(arguments, numbers))
     }
 
-    /// As it is, with the general member of its family.
+    /// This kernel with the general member of its family.
     #[must_use]
     pub fn with_general_member(self, general: GeneralMember) -> Self {
         Self { member: Member::Specialised { general: Some(Box::new(general)) }, ..self }
     }
 
-    /// The member of its family that is wanted, where there is one; otherwise this one.
+    /// The requested member of its family, if it exists; otherwise this one.
     #[must_use]
     pub fn of(self, kernels: Kernels) -> Self {
         match (kernels, self.member) {
@@ -192,7 +199,7 @@ impl KernelSpec {
         }
     }
 
-    /// What is compiled: members that differ in nothing but their numbers are one.
+    /// What is compiled: members that differ only in their numbers have the same code.
     #[must_use]
     pub fn compiled(mut self) -> Self {
         match &mut self.member {
@@ -229,7 +236,7 @@ impl KernelSpec {
         }
     }
 
-    /// As it is, with its part in PDL.
+    /// This kernel with these PDL properties.
     #[must_use]
     pub fn with_pdl(self, pdl: Pdl) -> Self {
         Self { pdl, ..self }
@@ -264,7 +271,7 @@ mod tests {
         assert!(small != large && small.compiled() == large.compiled());
         assert_eq!(act(8).of(Kernels::Specialised), act(8));
         assert!(act(8).compiled() != act(9).compiled());
-        // A family without a general member has its specialised ones.
+        // A family without a general member returns its specialised ones.
         let clear = KernelSpec::new(KernelFile::Clear, "Clear", String::new());
         assert_eq!(clear.clone().of(Kernels::General), clear);
     }

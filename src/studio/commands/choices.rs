@@ -1,9 +1,9 @@
-//! What commands are about: devices, jobs, weights and the tour.
+//! The arguments of commands: devices, jobs, weights and the tour.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What the user chose, to be remembered.
+/// The user's choice of a device, which is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceChoice {
@@ -13,12 +13,12 @@ pub enum DeviceChoice {
     Cpu,
     /// The GPU with this number.
     Gpu(u32),
-    /// An NVIDIA H200 that is not here: its plan can be looked at.
+    /// An NVIDIA H200 that does not exist here: its plan can be viewed.
     Absent,
 }
 
 impl DeviceChoice {
-    /// What it is called where devices are chosen.
+    /// The name in the list of devices.
     #[must_use]
     pub fn label(self) -> String {
         match self {
@@ -30,16 +30,16 @@ impl DeviceChoice {
     }
 }
 
-/// A kind of work; of each kind one job runs at a time.
+/// A kind of background work; only one job of each kind runs at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
     Compile,
     Data,
     Measure,
     Compare,
-    /// Planning the recording that is to be shown.
+    /// Planning the recording that will be shown.
     Recording,
-    /// Looking at values in a private copy of the step.
+    /// Reading values in a private copy of the step.
     Values,
     /// Searching the step for a value that is not finite.
     Search,
@@ -54,7 +54,7 @@ pub enum JobKind {
 }
 
 impl JobKind {
-    /// The time after which a job is shown: what is mostly done at once would only flicker.
+    /// The time after which a job is shown: shorter jobs would only flicker.
     pub const fn delay(self) -> Duration {
         match self {
             Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Runs | Self::Files => {
@@ -64,22 +64,22 @@ impl JobKind {
         }
     }
 
-    /// True where it can be ended. A file is written whole or not at all, and a run times its steps within a second.
+    /// True if it can be cancelled. Writing a file cannot, and a run times its steps within a second.
     pub const fn can_be_cancelled(self) -> bool {
         !matches!(self, Self::Timing | Self::Runs | Self::Files)
     }
 }
 
-/// Which weights are looked at.
+/// Which weights are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
     #[default]
     Initial,
-    /// Those of the run, as last taken from it.
+    /// Those of the run, from the last snapshot.
     Run,
 }
 
-/// What the user does with the tour.
+/// A command of the tour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TourMove {
     Start,

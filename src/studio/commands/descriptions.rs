@@ -1,4 +1,4 @@
-//! How each command looks: its name, icon, shortcut and tooltip.
+//! The appearance of each command: its name, icon, shortcut and tooltip.
 
 use crate::studio::commands::choices::{TourMove, Weights};
 use crate::studio::commands::info::{ALT, CTRL, CTRL_SHIFT, Info, NONE, keys};
@@ -8,7 +8,7 @@ use crate::studio::theme::icons;
 use egui::{Key, Modifiers};
 
 impl UiCommand {
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub fn info(&self) -> Info {
         let Self::ShowTab(tab) = self else { return self.file_info() };
@@ -20,7 +20,7 @@ impl UiCommand {
         match self {
             Self::New => Info::new("New", icons::FILE_NEW, keys(CTRL, Key::N), "A network without layers"),
             Self::NewFromPreset(_) => {
-                Info::new("New from preset", icons::FILE, None, "A bundled network, to look at and to change")
+                Info::new("New from preset", icons::FILE, None, "Opens a bundled network as a new document")
             }
             Self::Open => Info::new("Open…", icons::OPEN, keys(CTRL, Key::O), "Opens a preset file"),
             Self::OpenByPath => {
@@ -60,16 +60,11 @@ impl UiCommand {
     /// Changes to the network, and its list of layers.
     fn edit_info(&self) -> Info {
         match self {
-            Self::Undo => Info::new("Undo", icons::UNDO, keys(CTRL, Key::Z), "Takes back the last edit"),
-            Self::Redo => {
-                Info::new("Redo", icons::REDO, keys(CTRL_SHIFT, Key::Z), "Makes the edit that was taken back")
+            Self::Undo => Info::new("Undo", icons::UNDO, keys(CTRL, Key::Z), "Reverts the last edit"),
+            Self::Redo => Info::new("Redo", icons::REDO, keys(CTRL_SHIFT, Key::Z), "Makes the reverted edit again"),
+            Self::AddLayer => {
+                Info::new("Add layer…", icons::ADD, keys(CTRL, Key::L), "Chooses a layer to add after the selected one")
             }
-            Self::AddLayer => Info::new(
-                "Add layer…",
-                icons::ADD,
-                keys(CTRL, Key::L),
-                "Chooses a layer to put behind the selected one",
-            ),
             Self::AddKind(kind) => Info::new("Add layer", icons::ADD, None, kind.about),
             Self::Duplicate => Info::new("Duplicate", icons::COPY, keys(CTRL, Key::D), "Copies the selected layer"),
             Self::Remove => Info::new("Remove", icons::TRASH, keys(CTRL, Key::Backspace), "Removes the selected layer"),
@@ -77,13 +72,13 @@ impl UiCommand {
                 "Move up",
                 icons::UP,
                 keys(ALT, Key::ArrowUp),
-                "Moves the selected layer before the one above",
+                "Moves the selected layer up, before the previous one",
             ),
             Self::MoveDown => Info::new(
                 "Move down",
                 icons::DOWN,
                 keys(ALT, Key::ArrowDown),
-                "Moves the selected layer behind the one below",
+                "Moves the selected layer down, after the next one",
             ),
             Self::OnLayer(_, command) => command.info(),
             Self::Fold(command) => command.info(),
@@ -104,7 +99,7 @@ impl UiCommand {
                 "Train or pause",
                 icons::PLAY,
                 keys(NONE, Key::F5),
-                "Trains on, or pauses after the current step",
+                "Starts or continues training, or pauses after the current step",
             ),
             Self::Train => {
                 Info::new("Train", icons::PLAY, keys(NONE, Key::F5), "Replays the recorded step until the run is over")
@@ -116,9 +111,12 @@ impl UiCommand {
                 "Stops after the current step and keeps everything",
             ),
             Self::Step => Info::new("Step", icons::STEP, keys(NONE, Key::F10), "Makes a single step"),
-            Self::Stop => {
-                Info::new("Stop", icons::STOP, keys(Modifiers::SHIFT, Key::F5), "Ends the run; Continue resumes it")
-            }
+            Self::Stop => Info::new(
+                "Stop",
+                icons::STOP,
+                keys(Modifiers::SHIFT, Key::F5),
+                "Ends the run; Continue resumes it later",
+            ),
             Self::Continue => {
                 Info::new("Continue", icons::PLAY, keys(CTRL, Key::F5), "Resumes the run that was stopped")
             }
@@ -126,11 +124,14 @@ impl UiCommand {
                 "Reset",
                 icons::RESET,
                 keys(CTRL_SHIFT, Key::F5),
-                "Forgets the run; the next one starts from new weights",
+                "Closes the run; the next one starts from new weights",
             ),
-            Self::ChooseDevice(_) => {
-                Info::new("Choose device", icons::DEVICE, None, "What the network is planned for and trained on")
-            }
+            Self::ChooseDevice(_) => Info::new(
+                "Choose device",
+                icons::DEVICE,
+                None,
+                "The device that the network is planned for and trained on",
+            ),
             Self::SetLr(_) => Info::new(
                 "Set learning rate",
                 icons::LIVE,
@@ -141,7 +142,7 @@ impl UiCommand {
                 "Measure eager",
                 icons::LIVE,
                 None,
-                "Times steps op by op and replayed in turn, and puts everything back",
+                "Times steps op by op and replayed, in alternation; the run is not changed",
             ),
             Self::MeasurePrices => Info::new(
                 "Measure what metrics cost",
@@ -161,8 +162,10 @@ impl UiCommand {
     /// What the views show.
     fn view_info(&self) -> Info {
         match self {
-            Self::Back => Info::new("Back", icons::BACK, keys(ALT, Key::ArrowLeft), "To the selection before"),
-            Self::Forward => Info::new("Forward", icons::FORWARD, keys(ALT, Key::ArrowRight), "To the selection after"),
+            Self::Back => Info::new("Back", icons::BACK, keys(ALT, Key::ArrowLeft), "Back to the previous selection"),
+            Self::Forward => {
+                Info::new("Forward", icons::FORWARD, keys(ALT, Key::ArrowRight), "Forward to the next selection")
+            }
             Self::FitArena => Info::new("Fit arena", icons::FIT, keys(CTRL, Key::Num0), "Shows the whole arena"),
             Self::FollowPlots => Info::new("Follow", icons::FOLLOW, None, "Keeps the whole run in view"),
             Self::ToggleLogAxis => {
@@ -177,7 +180,7 @@ impl UiCommand {
                 Info::new("Set smoothing", icons::TRAIN, None, "Share of the past in the smoothed curves")
             }
             Self::ResetLayout => {
-                Info::new("Reset layout", icons::RESET, None, "Puts every tab back to where it was at the first start")
+                Info::new("Reset layout", icons::RESET, None, "Restores the layout of tabs of the first start")
             }
             Self::SetPlotLog(..) => {
                 Info::new("Logarithmic axis", icons::TRAIN, None, "Linear or logarithmic, for this plot")
@@ -195,34 +198,35 @@ impl UiCommand {
         }
     }
 
-    /// What is proved on request.
+    /// Checks of the step.
     fn proof_info(&self) -> Info {
         match self {
             Self::Prove(None) => {
-                Info::new("Verify everything", icons::CHECK, None, "Runs every proof on the step of the document")
+                Info::new("Verify everything", icons::CHECK, None, "Runs every check on the step of the document")
             }
             Self::Prove(Some(proof)) => Info::new(proof.name(), icons::CHECK, None, proof.about()),
-            Self::CancelProofs => {
-                Info::new("Cancel verification", icons::STOP, None, "Ends the proofs; what is proved stays proved")
-            }
-            Self::CancelJob(_) => {
-                Info::new("Cancel", icons::CLOSE, None, "Ends this job; what it would have found is not waited for")
-            }
+            Self::CancelProofs => Info::new(
+                "Cancel verification",
+                icons::STOP,
+                None,
+                "Stops the checks; results that are already known remain",
+            ),
+            Self::CancelJob(_) => Info::new("Cancel", icons::CLOSE, None, "Cancels this job; its result is not shown"),
             Self::SetReplays(_) => {
-                Info::new("Set replays", icons::CHECK, None, "How often the step is replayed to prove it")
+                Info::new("Set replays", icons::CHECK, None, "The number of replays that check the step")
             }
             other => other.measure_info(),
         }
     }
 
-    /// What is measured and looked into on request.
+    /// Measurements and values.
     fn measure_info(&self) -> Info {
         match self {
             Self::MeasureOps => Info::new(
                 "Measure operations",
                 icons::RECENT,
                 keys(CTRL, Key::M),
-                "Times every operation on a thread of its own, and what the machine could do at best; takes about a \
+                "Times every operation on a separate thread, and measures the best rates of the machine; takes about a \
                  second",
             ),
             Self::CompareRecording(_) => {
@@ -250,24 +254,24 @@ impl UiCommand {
                 "Show values",
                 icons::SEARCH,
                 keys(CTRL, Key::E),
-                "Runs the step up to the scrubber on a private copy and shows what the selected buffer holds",
+                "Runs a copy of the step up to the marked operation, and shows the contents of the selected buffer",
             ),
             Self::ShowPart(_) => Info::new("Show part", icons::STEP, None, "Another parameter of the same vector"),
             Self::ShowSlice(_) => Info::new("Show slice", icons::STEP, None, "Another picture of the same value"),
             Self::UseWeights(Weights::Initial) => {
-                Info::new("Initial weights", icons::RESET, None, "Looks at the step as a fresh run would make it")
+                Info::new("Initial weights", icons::RESET, None, "Shows the step that a new run would make")
             }
             Self::UseWeights(Weights::Run) => Info::new(
                 "Weights of the run",
                 icons::TRAIN,
                 None,
-                "Copies the weights of the run as they are now, and looks at its next step",
+                "Copies the current weights of the run, and shows its next step",
             ),
             Self::FindFirstBad => Info::new(
                 "Find the first NaN",
                 icons::WARNING,
                 None,
-                "Runs the step op by op on a private copy and looks for the first value that is not finite",
+                "Runs a copy of the step op by op, and finds the first value that is not finite",
             ),
             other => other.help_info(),
         }
@@ -285,13 +289,13 @@ impl UiCommand {
             }
             Self::Tour(TourMove::Next) => Info::new("Next", icons::FORWARD, None, "The next step of the tour"),
             Self::Tour(TourMove::Dismiss) => {
-                Info::new("Dismiss the tour", icons::CLOSE, None, "Ends the tour for good")
+                Info::new("Dismiss the tour", icons::CLOSE, None, "Ends the tour permanently")
             }
             Self::ShowShortcuts => {
                 Info::new("Keyboard shortcuts…", icons::INFO, keys(NONE, Key::F1), "Lists every command that has a key")
             }
             Self::ShowAbout => Info::new("About Stepgraph…", icons::INFO, None, "Version, device and licences"),
-            // The others come from controls of their own, which name them.
+            // The other commands belong to separate controls, which have their names.
             _ => Info::new("Edit", icons::FILE, None, "Changes the document"),
         }
     }
@@ -304,12 +308,14 @@ const fn tab_info(tab: Tab) -> Info {
         Tab::StepGraph => {
             Info::new("Step graph", icons::STEPS, keys(CTRL, Key::Num2), "The operations of a step with their kernels")
         }
-        Tab::Arena => Info::new("Arena", icons::ARENA, keys(CTRL, Key::Num3), "Where every buffer is, and when"),
+        Tab::Arena => {
+            Info::new("Arena", icons::ARENA, keys(CTRL, Key::Num3), "The address of every buffer, and when it is used")
+        }
         Tab::Capture => Info::new(
             "Capture plan",
             icons::CAPTURE,
             keys(CTRL, Key::Num4),
-            "Buffers by layer; what is frozen and what is live",
+            "Buffers by layer, and what can change during a replay",
         ),
         Tab::Data => {
             Info::new("Data", icons::DATA, keys(CTRL, Key::Num5), "Samples, classes and features, and what is held out")
@@ -318,10 +324,10 @@ const fn tab_info(tab: Tab) -> Info {
             "Predictions",
             icons::PREDICTIONS,
             keys(CTRL, Key::Num6),
-            "What the network answers, and where it errs",
+            "The answers of the network, and its mistakes",
         ),
         Tab::Verify => {
-            Info::new("Verify", icons::CHECK, keys(CTRL, Key::Num8), "Proofs that the step is right, with figures")
+            Info::new("Verify", icons::CHECK, keys(CTRL, Key::Num8), "Checks that the step is correct, with figures")
         }
         Tab::Runs => {
             Info::new("Runs", icons::RECENT, keys(CTRL, Key::Num7), "Every run that was kept, to compare and to export")

@@ -1,20 +1,20 @@
-//! What can be folded in the list of layers, and the commands that do it.
+//! Foldable items in the list of layers, and the commands for them.
 
 use crate::model::LayerPath;
 use crate::studio::commands::info::{CTRL, Info, keys};
 use crate::studio::theme::icons;
 use egui::Key;
 
-/// Something that can be folded.
+/// A foldable item.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fold {
     /// The layers inside a block.
     Block(LayerPath),
-    /// A run of equal neighbours, by the first of them.
+    /// A sequence of equal neighbours, identified by the first of them.
     Run(LayerPath),
 }
 
-/// Something to do with folds.
+/// A command for folds.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FoldCommand {
     All,
@@ -24,7 +24,7 @@ pub enum FoldCommand {
 }
 
 impl FoldCommand {
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub const fn info(&self) -> Info {
         let (label, icon, shortcut, about) = match self {

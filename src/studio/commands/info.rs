@@ -1,11 +1,11 @@
-//! How a command looks in menus, tooltips and the palette, and the keys of shortcuts.
+//! The appearance of a command in menus, tooltips and the palette, and the keys of shortcuts.
 
 use egui::{Key, KeyboardShortcut, Modifiers};
 
-/// How a command looks.
+/// The appearance of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
-    /// What it does, as in a menu; an ellipsis where a dialog follows.
+    /// What it does, as in a menu; with an ellipsis if a dialog follows.
     pub label: &'static str,
     pub icon: &'static str,
     pub shortcut: Option<KeyboardShortcut>,
@@ -14,7 +14,7 @@ pub struct Info {
 }
 
 impl Info {
-    /// A command with the keys of its shortcut, where it has one.
+    /// A command with the keys of its shortcut, if it has one.
     #[must_use]
     pub const fn new(
         label: &'static str,

@@ -1,5 +1,5 @@
-//! What the user can choose, once: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`].
-//! What the program asks of itself is a [`Request`].
+//! Commands: menus, shortcuts, tooltips and the command palette are made from [`UiCommand`]. A [`Request`] comes from
+//! the program itself.
 
 pub mod choices;
 mod descriptions;

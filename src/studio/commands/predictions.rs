@@ -1,4 +1,4 @@
-//! What the user can do in the Predictions tab.
+//! The commands of the Predictions tab.
 
 use crate::studio::commands::info::Info;
 use crate::studio::theme::icons;
@@ -11,11 +11,11 @@ pub enum AnswersPage {
     Tokens,
     /// A text that the network writes.
     Writing,
-    /// Where the attention of a layer goes.
+    /// The attention of a layer.
     Attention,
     /// The states of a recurrent layer.
     States,
-    /// Forecasts beside what came.
+    /// Forecasts and actual values.
     Forecasts,
     Plane,
     Fit,
@@ -25,7 +25,8 @@ pub enum AnswersPage {
 }
 
 impl AnswersPage {
-    /// Every page in the order in which they are offered: the first one that a network has is shown first.
+    /// Every page in the order in which they are offered: the first page that is available for a network is shown
+    /// first.
     pub const ALL: [Self; 10] = [
         Self::Tokens,
         Self::Writing,
@@ -73,28 +74,28 @@ impl AnswersPage {
         }
     }
 
-    /// Whether it looks inside the network for a single sample.
+    /// Whether it needs the inside of the network for a single sample.
     #[must_use]
     pub const fn looks_inside(self) -> bool {
         matches!(self, Self::Tokens | Self::Attention | Self::States)
     }
 }
 
-/// Something to do in the Predictions tab.
+/// A command of the Predictions tab.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PredictionsCommand {
     Show(AnswersPage),
-    /// The sample that is looked into, by its place among those that are asked for.
+    /// The sample that is shown, by its index among those that are evaluated.
     LookAt(usize),
     /// The head whose attention is shown.
     ShowHead(usize),
-    /// Has the run write a text.
+    /// Makes the run write a text.
     Write(Box<Generation>),
     StopWriting,
 }
 
 impl PredictionsCommand {
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub const fn info(&self) -> Info {
         match self {

@@ -1,4 +1,4 @@
-//! What the program asks of itself: the rest of a command, once a dialog, a question or a thread has answered.
+//! Requests from the program itself: the rest of a command, after a dialog, a question or a thread has answered.
 
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::ui_command::UiCommand;
@@ -6,8 +6,8 @@ use crate::studio::document::dialog::{DataField, DialogPurpose};
 use crate::train::export::Format;
 use std::path::PathBuf;
 
-/// What the program asks of itself. Where a file would be written, `replace` says that the user agreed to lose what
-/// is there.
+/// A request from the program itself. For requests that write a file, `replace` says that the user agreed to replace an
+/// existing one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// Opens a preset file.
@@ -20,7 +20,7 @@ pub enum Request {
         path: PathBuf,
         replace: bool,
     },
-    /// Has a field of the data name this file or folder.
+    /// Sets a field of the data to this file or folder.
     UseData(DataField, PathBuf),
     /// Exports the selected runs.
     ExportRuns {
@@ -33,16 +33,16 @@ pub enum Request {
         replace: bool,
     },
     ReplayCapsule(PathBuf),
-    /// Moves runs to the trash: the user agreed.
+    /// Moves runs to the trash, after the user agreed.
     DeleteRuns(Vec<String>),
-    /// Removes runs from the trash for good: the user agreed.
+    /// Deletes runs from the trash permanently, after the user agreed.
     RemoveRuns(Vec<String>),
     /// Opens a run's own network and continues the run.
     ContinueInOwnNetwork(String),
 }
 
 impl DialogPurpose {
-    /// What follows when this path was chosen.
+    /// The action that follows once this path was chosen.
     #[must_use]
     pub fn request(self, path: PathBuf, replace: bool) -> Request {
         match self {
@@ -65,7 +65,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// True where it puts another document in the place of the one that is open.
+    /// True if it replaces the open document by another one.
     #[must_use]
     pub const fn replaces_document(&self) -> bool {
         matches!(

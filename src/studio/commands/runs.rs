@@ -1,4 +1,4 @@
-//! What the user can do with kept runs; most of it acts on the runs that are selected.
+//! The commands for kept runs; most of them apply to the selected runs.
 
 use crate::studio::commands::info::Info;
 use crate::studio::theme::icons;
@@ -35,7 +35,7 @@ impl Column {
         Self::Device,
     ];
 
-    /// The name over the column.
+    /// The title of the column.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Column {
         }
     }
 
-    /// What the column shows, with its unit.
+    /// What the column shows, including its unit.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -63,27 +63,25 @@ impl Column {
             Self::Precision => "The precision of products and activations",
             Self::Steps => "Steps made",
             Self::Loss => "Mean loss of the last 32 batches, before each update",
-            Self::HeldOut => {
-                "Accuracy on samples that it never trained on; the loss on them where there are no classes"
-            }
+            Self::HeldOut => "Accuracy on samples that it never trained on; the loss if there are no classes",
             Self::StepTime => "Median host time of the last 4096 steps",
             Self::State => "How it ended",
         }
     }
 
-    /// True for numbers, which are at the right.
+    /// True for numbers, which are aligned to the right.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(self, Self::Steps | Self::Loss | Self::HeldOut | Self::StepTime)
     }
 }
 
-/// Something to do with kept runs.
+/// A command for kept runs.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunsCommand {
-    /// Selects this run alone.
+    /// Selects only this run.
     Select(String),
-    /// Takes this run into the comparison, or out of it.
+    /// Adds this run to the comparison, or removes it.
     Toggle(String),
     /// Shows this run in the table, with its curves.
     Show(String),
@@ -95,18 +93,18 @@ pub enum RunsCommand {
     ShowHidden,
     /// Asks first.
     Delete,
-    /// Brings back what was deleted last.
+    /// Restores the runs that were deleted last.
     Restore,
-    /// Lists what was deleted, or the kept runs again.
+    /// Lists deleted runs, or the kept runs again.
     ShowTrash,
     RestoreRun(String),
-    /// Removes runs in the trash for good; asks first.
+    /// Deletes runs in the trash permanently; asks first.
     Remove(Vec<String>),
     Pin,
     PinRun(String),
     Unpin,
     OpenPreset,
-    /// Continues from the run's checkpoint; asks first where another network is open.
+    /// Continues from the run's checkpoint; asks first if another network is open.
     Continue,
     /// Continues this run, in its own network.
     ContinueRun(String),
@@ -119,11 +117,11 @@ pub enum RunsCommand {
     ByTime(bool),
 }
 
-/// What continuing does.
+/// The effect of continuing.
 const GOES_ON: &str = "Continues from the run's last checkpoint, with its optimizer, in the same curves";
 
 impl RunsCommand {
-    /// What the palette lists.
+    /// The commands in the palette.
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::Continue, Self::Pin, Self::Unpin, Self::OpenPreset, Self::CopyFolder];
@@ -134,7 +132,7 @@ impl RunsCommand {
         out
     }
 
-    /// True where it acts on selected runs.
+    /// True if it applies to the selected runs.
     #[must_use]
     pub const fn needs_selection(&self) -> bool {
         matches!(
@@ -151,7 +149,7 @@ impl RunsCommand {
         )
     }
 
-    /// How the command looks.
+    /// The command's appearance.
     #[must_use]
     pub fn info(&self) -> Info {
         let of = |label, icon, about| Info { label, icon, shortcut: None, about };
@@ -160,37 +158,39 @@ impl RunsCommand {
             Self::Show(_) => {
                 of("Show in Runs", icons::RECENT, "Shows this run among those that are kept, with its curves")
             }
-            Self::Toggle(_) => of("Compare run", icons::FIT, "Lays the curves of this run over the others"),
-            Self::ClearSelection => of("Select no run", icons::CLOSE, "Takes every run out of the comparison"),
-            Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; again turns the order"),
-            Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty one takes it away"),
-            Self::Hide => of("Hide run", icons::CLOSE, "Leaves the selected runs out of the list"),
-            Self::Unhide => of("Unhide run", icons::CHECK, "Takes the selected runs back into the list"),
-            Self::ShowHidden => {
-                of("Show hidden runs", icons::SEARCH, "Lists hidden runs too, or leaves them out again")
-            }
+            Self::Toggle(_) => of("Compare run", icons::FIT, "Draws the curves of this run over the others"),
+            Self::ClearSelection => of("Select no run", icons::CLOSE, "Removes every run from the comparison"),
+            Self::SortBy(_) => of("Sort runs", icons::DOWN, "Sorts by this column; a second click reverses the order"),
+            Self::Rename(..) => of("Rename run", icons::FILE, "Gives the run a name; an empty text removes the name"),
+            Self::Hide => of("Hide run", icons::CLOSE, "Hides the selected runs in the list"),
+            Self::Unhide => of("Unhide run", icons::CHECK, "Shows the selected runs in the list again"),
+            Self::ShowHidden => of("Show hidden runs", icons::SEARCH, "Shows or hides the hidden runs in the list"),
             Self::Delete => of("Delete run…", icons::TRASH, "Moves the selected runs to the trash, after a question"),
             Self::Restore => {
-                of("Bring back deleted runs", icons::UNDO, "Brings the runs that were deleted last back from the trash")
+                of("Bring back deleted runs", icons::UNDO, "Restores the runs that were deleted last from the trash")
             }
             Self::ShowTrash => of(
                 "Show the trash of runs",
                 icons::TRASH,
-                "Lists the runs that were deleted, to bring them back or remove them for good",
+                "Lists the runs that were deleted, to restore them or delete them permanently",
             ),
-            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Brings this run back from the trash"),
-            Self::Remove(_) => of("Delete for good…", icons::TRASH, "Removes it from the disk, after a question"),
-            Self::Pin | Self::PinRun(_) => {
-                of("Pin run as baseline", icons::TRAIN, "Draws its curves faintly behind the current run's")
+            Self::RestoreRun(_) => of("Restore", icons::UNDO, "Restores this run from the trash"),
+            Self::Remove(_) => of("Delete permanently…", icons::TRASH, "Removes it from the disk, after a question"),
+            Self::Pin | Self::PinRun(_) => of(
+                "Pin run as baseline",
+                icons::TRAIN,
+                "Draws its curves in a faint colour behind those of the current run",
+            ),
+            Self::Unpin => {
+                of("Unpin the baseline", icons::CLOSE, "Removes the pinned run from the plots of the Train tab")
             }
-            Self::Unpin => of("Unpin the baseline", icons::CLOSE, "Takes the pinned run out of the Train tab's plots"),
             Self::OpenPreset => {
                 of("Open the run's preset", icons::OPEN, "Opens the network of the selected run as a document")
             }
             Self::Continue => of("Continue the selected run", icons::PLAY, GOES_ON),
             Self::ContinueRun(_) => of("Continue", icons::PLAY, GOES_ON),
             Self::CopyFolder => {
-                of("Copy the run's folder", icons::COPY, "Puts the path of the run's folder on the clipboard")
+                of("Copy the run's folder", icons::COPY, "Copies the path of the run's folder to the clipboard")
             }
             Self::Export(_) => of("Export run…", icons::SAVE, "Writes the selected run to a file of another format"),
             Self::MakeCapsule => of(
@@ -199,11 +199,11 @@ impl RunsCommand {
                 "Trains the open network once more and keeps everything needed to repeat it to the bit",
             ),
             Self::ReplayCapsule => {
-                of("Replay a capsule…", icons::FROZEN, "Trains what a capsule holds again and compares every bit")
+                of("Replay a capsule…", icons::FROZEN, "Repeats the training of a capsule and compares every bit")
             }
-            Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Ends the making or the replay of a capsule"),
+            Self::CancelCapsule => of("Cancel the capsule", icons::STOP, "Stops making or replaying a capsule"),
             Self::DismissReplay => of("Close report", icons::CLOSE, "Closes the report of the replay"),
-            Self::ByTime(_) => of("By running time", icons::RECENT, "Lays curves over running time in place of steps"),
+            Self::ByTime(_) => of("By running time", icons::RECENT, "Draws curves over running time instead of steps"),
         }
     }
 }

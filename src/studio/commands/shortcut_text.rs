@@ -1,9 +1,9 @@
-//! How shortcuts read in tooltips and menus.
+//! The text of shortcuts in tooltips and menus.
 
 use crate::studio::commands::ui_command::UiCommand;
 use egui::KeyboardShortcut;
 
-/// A shortcut as the user reads it: signs as they are on their keys.
+/// The text of a shortcut, with the symbols that are on the keys.
 #[must_use]
 pub fn keys_text(ctx: &egui::Context, keys: &KeyboardShortcut) -> String {
     ctx.format_shortcut(keys).replace("OpenBracket", "[").replace("CloseBracket", "]")

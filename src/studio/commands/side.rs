@@ -12,7 +12,7 @@ pub enum Side {
 }
 
 impl Side {
-    /// The width of the window, in points, from which the panel leaves enough room for the tabs.
+    /// The smallest width of the window, in points, for which enough space is left for the tabs.
     #[must_use]
     pub const fn least_width(self) -> f32 {
         match self {
@@ -21,7 +21,7 @@ impl Side {
         }
     }
 
-    /// How the command looks that shows and hides the panel.
+    /// The appearance of the command that shows and hides the panel.
     #[must_use]
     pub const fn info(self) -> Info {
         let (label, icon, shortcut, about) = match self {

@@ -1,4 +1,4 @@
-//! What the user can choose: menus, shortcuts, tooltips and the command palette are made from it.
+//! Commands of the user, from which menus, shortcuts, tooltips and the command palette are made.
 
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
@@ -15,14 +15,14 @@ use crate::studio::document::presets;
 use crate::train::Proof;
 use std::path::PathBuf;
 
-/// What the user can choose.
+/// A command of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UiCommand {
     New,
     NewFromPreset(usize),
     Open,
     OpenByPath,
-    /// Opens one of the files that were open before.
+    /// Opens one of the recent files.
     OpenRecent(PathBuf),
     Save,
     SaveAs,
@@ -33,7 +33,7 @@ pub enum UiCommand {
     Undo,
     Redo,
     AddLayer,
-    /// A new layer of this kind behind the selected one.
+    /// Adds a layer of this kind after the selected one.
     AddKind(LayerKind),
     Duplicate,
     Remove,
@@ -55,10 +55,10 @@ pub enum UiCommand {
     ToggleLogAxis,
     ToggleTheme,
     Palette,
-    /// A change to the document that comes from a control of its own.
+    /// A change to the document by a separate control.
     Edit(Edit),
     Select(Selection),
-    /// Selects a layer to do something with it from its own menu.
+    /// Selects a layer for an action from its menu.
     OnLayer(LayerPath, Box<UiCommand>),
     ChooseDevice(DeviceChoice),
     SetLr(f32),
@@ -66,20 +66,21 @@ pub enum UiCommand {
     DismissNotice,
     /// Shows the notice with its whole text.
     ShowNotice,
-    /// Puts every tab back to where it was at the first start.
+    /// Restores the original layout of the tabs.
     ResetLayout,
-    /// Proves this of the document's step, or everything.
+    /// Runs this check on the document's step, or all checks.
     Prove(Option<Proof>),
     CancelProofs,
-    /// Ends what runs in the background.
+    /// Cancels a background job.
     CancelJob(JobKind),
-    /// How often the step is replayed to prove it deterministic; `None` takes what a few seconds allow.
+    /// How often the step is replayed to check that it is deterministic; `None` replays it as often as a few seconds
+    /// allow.
     SetReplays(Option<u64>),
     /// Times eager and replayed steps of the run side by side.
     TimeBothWays,
-    /// Chooses a recording of the run, by its number, to be compared with another, or no longer.
+    /// Selects a recording of the run, by its number, for comparison with another one, or deselects it.
     CompareRecording(u32),
-    /// Has every view show the plan of the run's recording with this key; of none, the network's own plan.
+    /// Makes every view show the plan of the run's recording with this key; `None` for the network's own plan.
     ShowRecording(Option<String>),
     /// Linear or logarithmic, for one plot.
     SetPlotLog(&'static str, bool),
@@ -87,7 +88,7 @@ pub enum UiCommand {
     ShowPlot(&'static str, bool),
     /// Times the step with and without its metrics.
     MeasurePrices,
-    /// Asks for the file, or the folder, that a field of the data names.
+    /// Opens a dialog for the file or the folder of a field of the data.
     ChooseData(DataField),
     ChooseDataFolder(DataField),
     /// Which metrics the next run computes inside its step.
@@ -95,15 +96,15 @@ pub enum UiCommand {
     /// Folds and unfolds the list of layers.
     Fold(FoldCommand),
     ShowSide(Side),
-    /// Something in the Predictions tab.
+    /// A command of the Predictions tab.
     Predictions(PredictionsCommand),
-    /// Something with kept runs.
+    /// A command for kept runs.
     Runs(RunsCommand),
     /// Times every operation of the step on a thread.
     MeasureOps,
-    /// Every planner and every precision, side by side.
+    /// Compares every planner and every precision.
     ComparePlans,
-    /// Moves the scrubber of the arena, or takes it away.
+    /// Moves the scrubber of the arena, or removes it.
     Scrub(Option<usize>),
     ShowValues,
     /// Which picture along the leading axes of a value is shown.
@@ -122,8 +123,8 @@ pub enum UiCommand {
 }
 
 impl UiCommand {
-    /// What the palette lists, in the order of the menus. Commands that carry an argument of their own control are
-    /// not among them.
+    /// The commands in the palette, in the order of the menus. Commands whose arguments come from a separate control
+    /// are not included.
     #[must_use]
     pub fn listed() -> Vec<Self> {
         let mut out = vec![Self::New, Self::Open, Self::OpenByPath, Self::Save, Self::SaveAs, Self::SaveByPath];
@@ -182,15 +183,14 @@ impl UiCommand {
         presets::name(index)
     }
 
-    /// The name as the palette shows it: unlike `Info::label`, it names what it is about.
+    /// The name in the palette: unlike `Info::label`, it includes its object.
     #[must_use]
     pub fn title(&self) -> String {
         let (kind, own) = self.kind_and_name();
         if kind.is_empty() { own } else { format!("{kind} {own}") }
     }
 
-    /// The name in two parts: what it does with things of a kind, where it is one of several such, and the thing's
-    /// own name.
+    /// The name in two parts: the action, if it exists for several objects, and the name of the object.
     #[must_use]
     pub fn kind_and_name(&self) -> (&'static str, String) {
         match self {
@@ -205,7 +205,7 @@ impl UiCommand {
     }
 }
 
-/// What the panels ask for during a frame.
+/// The commands of the panels during a frame.
 #[derive(Debug, Default)]
 pub struct CommandQueue(Vec<UiCommand>);
 
@@ -218,7 +218,7 @@ impl CommandQueue {
         self.0.extend(commands);
     }
 
-    /// Everything asked for, in order.
+    /// All commands, in order.
     pub fn take(&mut self) -> Vec<UiCommand> {
         std::mem::take(&mut self.0)
     }

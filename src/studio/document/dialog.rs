@@ -1,13 +1,13 @@
-//! What a file dialog is for.
+//! The purposes of file dialogs.
 
 use crate::train::export::Format;
 
 /// A field of the document's data that names a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataField {
-    /// The place of the input whose source it is, where several are joined.
+    /// The index of the input that the source belongs to, if several are joined.
     pub input: Option<usize>,
-    /// As in [`Owner::Preset`](super::fields::value::Owner), such as `data.path`.
+    /// The name as in [`Owner::Preset`](super::fields::value::Owner), such as `data.path`.
     pub name: &'static str,
 }
 
@@ -19,19 +19,19 @@ impl DataField {
     }
 }
 
-/// What a dialog is for.
+/// The purpose of a dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialogPurpose {
     Open,
     SaveAs,
-    /// A place for the weights of the run.
+    /// A path for the weights of the run.
     Weights,
     /// A file, or a folder of pictures, for this field of the document's data.
     Data(DataField),
     DataFolder(DataField),
-    /// A place for a kept run in this format.
+    /// A path for a kept run in this format.
     Export(Format),
-    /// A place for a capsule.
+    /// A path for a capsule.
     Capsule,
     /// A capsule to replay.
     Replay,

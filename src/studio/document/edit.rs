@@ -1,4 +1,4 @@
-//! Changes to a preset: what each does, and where it leaves the layers.
+//! Changes to a preset, and the paths of layers after a change.
 
 use crate::model::{LayerKind, LayerPath, LayerSpec, ListId, ListPath, Preset, check};
 use crate::studio::document::fields::inputs::set_input_field;
@@ -15,7 +15,7 @@ pub enum Edit {
         name: &'static str,
         value: FieldValue,
     },
-    /// Puts a new layer before position `index` of a list.
+    /// Inserts a new layer before position `index` of a list.
     Insert {
         parent: ListPath,
         index: usize,
@@ -29,14 +29,14 @@ pub enum Edit {
         parent: ListPath,
         index: usize,
     },
-    /// Puts an empty list of layers before this one of its block, or behind the last.
+    /// Inserts an empty list of layers before this one of its block, or after the last one.
     InsertList(ListPath),
-    /// Takes a list away with its layers; a block keeps the last one that it has.
+    /// Removes a list with its layers; a block keeps its last list.
     RemoveList(ListPath),
 }
 
 impl Edit {
-    /// Where the layer at `path` is after the edit; `None` where it is gone.
+    /// The path of the layer at `path` after the edit; `None` if it was removed.
     #[must_use]
     pub fn moved(&self, path: &LayerPath) -> Option<LayerPath> {
         match self {
@@ -67,7 +67,7 @@ impl Edit {
     }
 }
 
-/// A path after a layer came before position `index` of `parent`.
+/// A path after a layer was inserted before position `index` of `parent`.
 fn with_room(path: &LayerPath, parent: &ListPath, index: usize) -> LayerPath {
     let mut path = path.clone();
     if parent.place_of(&path).is_some_and(|place| place >= index)
@@ -78,7 +78,7 @@ fn with_room(path: &LayerPath, parent: &ListPath, index: usize) -> LayerPath {
     path
 }
 
-/// A path after the lists of the block that has `list` got other numbers.
+/// A path after the lists of the block that has `list` were renumbered.
 fn renumbered(path: &LayerPath, list: &ListPath, number: impl Fn(usize) -> usize) -> LayerPath {
     let mut path = path.clone();
     if path.starts_with(&list.block)
@@ -90,7 +90,7 @@ fn renumbered(path: &LayerPath, list: &ListPath, number: impl Fn(usize) -> usize
     path
 }
 
-/// A path after another layer was taken out; `None` where it went with it.
+/// A path after another layer was removed; `None` if it was inside that layer.
 fn without(path: &LayerPath, gone: &LayerPath) -> Option<LayerPath> {
     if path.starts_with(gone) {
         return None;
@@ -105,27 +105,27 @@ fn without(path: &LayerPath, gone: &LayerPath) -> Option<LayerPath> {
     Some(path)
 }
 
-/// A list after a layer was taken out; `None` where it went with it.
+/// A list after a layer was removed; `None` if it was inside that layer.
 fn list_without(list: &ListPath, gone: &LayerPath) -> Option<ListPath> {
     without(&list.block, gone).map(|block| block.list(list.list))
 }
 
-/// The list that a layer is in, and its place there.
+/// The list that contains a layer, and its index there.
 #[must_use]
 pub fn split_path(path: &LayerPath) -> (ListPath, usize) {
     path.split().unwrap_or_default()
 }
 
-/// Makes a change; gives the layer that it made or moved, `None` where it does not apply. Layers that name another by
-/// its place name it by the place that it has then.
+/// Makes a change; returns the layer that was added or moved, `None` if the change is not possible. References to
+/// layers are updated.
 pub(super) fn change(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     let at = apply(preset, edit)?;
     rename_places(&mut preset.layers, edit);
     Some(at)
 }
 
-/// Gives layers that use the weight of another the place that this has after an edit. Where it is gone, the place
-/// stays, and is a mistake.
+/// Updates layers that use the weight of another layer to the path of that layer after an edit. If it was removed, the
+/// path stays, and is a mistake.
 fn rename_places(layers: &mut [LayerSpec], edit: &Edit) {
     for layer in layers {
         let place = layer.tied().and_then(|place| place.parse::<LayerPath>().ok());
@@ -180,7 +180,7 @@ fn apply(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
                 return None;
             }
             list.remove(index);
-            // The neighbour is what the user works on next.
+            // The neighbour becomes the selected layer.
             Some(if list.is_empty() { parent.block } else { parent.child(index.min(list.len() - 1)) })
         }
         Edit::Duplicate(path) => {
@@ -200,13 +200,13 @@ fn apply(preset: &mut Preset, edit: &Edit) -> Option<LayerPath> {
     }
 }
 
-/// One sample's shape before position `index` of a list, where it is known.
+/// One sample's shape before position `index` of a list, if it is known.
 fn input_at(preset: &Preset, parent: &ListPath, index: usize) -> Option<Shape> {
     let facts = check(preset).facts;
     let fact = |path: LayerPath| facts.iter().find(|f| f.path == path);
     match index.checked_sub(1) {
         Some(before) => fact(parent.child(before))?.output.clone(),
-        // What a named input of the network is, its own layers say.
+        // The layers of a branch describe the type of its named input.
         None if preset.layer(&parent.block)?.input_of(parent.list).is_some() => {
             fact(parent.child(0)).and_then(|first| first.input.clone())
         }
@@ -226,7 +226,7 @@ fn move_layer(preset: &mut Preset, from: &LayerPath, parent: &ListPath, index: u
         return None;
     }
     let layer = list.remove(at);
-    // Taking the layer out moved what was behind it in the same list.
+    // Removing the layer has moved the layers after it in the same list.
     let index = if *parent == source && index > at { index - 1 } else { index };
     let parent = list_without(parent, from)?;
     let list = preset.list_mut(&parent)?;

@@ -1,7 +1,7 @@
-//! Reading, writing and asking for files, away from the thread that draws.
+//! Reads and writes files and opens file dialogs, outside the thread that draws.
 //!
-//! One thread does the reading and writing in order; each dialog has its own, since it lasts as long as the user
-//! thinks.
+//! One thread does the reading and writing in order; each dialog has its own, because it stays open for as long as the
+//! user wants.
 
 use crate::model::{Diagnostic, MAX_PRESET_BYTES, Preset, read_preset_file, write_preset};
 use crate::studio::document::dialog::DialogPurpose;
@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// What came of a file.
+/// The result of a file operation.
 #[derive(Debug)]
 pub enum FileEvent {
-    /// A dialog ended; `None` where it was cancelled.
+    /// A dialog was closed; `None` if it was cancelled.
     Chosen(DialogPurpose, Option<PathBuf>),
-    /// The system has no dialogs: a path must be typed.
+    /// The system has no dialogs: the path must be typed.
     NoDialog(DialogPurpose),
     Opened(PathBuf, Box<Result<Preset, String>>),
     Saved(PathBuf, Arc<Preset>),
-    /// Another file is where a preset or weights were to be written; nothing was.
+    /// There is another file at the path for a preset or weights; nothing was written.
     Exists(DialogPurpose, PathBuf),
-    /// The document's file was changed by others since it was read or written here; nothing was written.
+    /// Another program has changed the document's file since it was read or written here; nothing was written.
     Changed(PathBuf),
-    /// Nothing is at this place for weights.
+    /// There is no file at this path for weights.
     Free(PathBuf),
     Failed(String),
 }
@@ -35,9 +35,9 @@ pub enum FileEvent {
 /// What may be lost by writing a preset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Overwrite {
-    /// A file that is there, unless it is this one, the document's own, and is as it was left.
+    /// An existing file, unless it is this one, the document's own, and unchanged.
     Own(Option<PathBuf>),
-    /// Whatever is there: the user was asked.
+    /// Any existing file: the user agreed.
     Anything,
 }
 
@@ -49,17 +49,17 @@ pub(super) enum Job {
     Recover(PathBuf, Option<(Arc<Preset>, Option<PathBuf>)>),
 }
 
-/// Jobs that may wait.
+/// The largest number of waiting jobs.
 const BOUND: usize = 16;
 
-/// The file thread. Files that are read or saved are its long jobs.
+/// The file thread. Reading and saving are its long jobs.
 pub struct FileService(JobQueue<Job, FileEvent>);
 
 impl FileService {
     /// Starts the thread; `wake` is called when there is an event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let mut worker = FileWorker::default();
         let is_long = |job: &Job| matches!(job, Job::Read(_) | Job::Save(..));
@@ -78,33 +78,35 @@ impl FileService {
         self.0.is_busy()
     }
 
-    /// Reads a preset; the answer is an event. False where too much is waiting.
+    /// Reads a preset; the answer is an event. Returns false if too many jobs are waiting.
     pub fn read(&self, path: PathBuf) -> bool {
         self.0.give(Job::Read(path))
     }
 
-    /// Writes a preset, or reports what would be lost by it; the answer is an event. False where too much is waiting.
+    /// Writes a preset, or reports what would be lost by it; the answer is an event. Returns false if too many jobs are
+    /// waiting.
     pub fn save(&self, path: PathBuf, preset: Arc<Preset>, onto: Overwrite) -> bool {
         self.0.give(Job::Save(path, preset, onto))
     }
 
-    /// Reports whether a place for weights is free; the answer is an event. False where too much is waiting.
+    /// Reports whether a path for weights is free; the answer is an event. Returns false if too many jobs are waiting.
     pub fn probe(&self, path: PathBuf) -> bool {
         self.0.give(Job::Probe(path))
     }
 
-    /// Takes a file as known that was read elsewhere: a change of it from now on is asked about. False where too much
-    /// is waiting.
+    /// Records the state of a file that was read elsewhere, so that later changes of it are noticed. Returns false if
+    /// too many jobs are waiting.
     pub fn learn(&self, path: PathBuf) -> bool {
         self.0.give(Job::Learn(path))
     }
 
-    /// Writes the recovery file, or removes it where there is nothing to recover. False where too much is waiting.
+    /// Writes the recovery file, or removes it if there is nothing to recover. Returns false if too many jobs are
+    /// waiting.
     pub fn recover(&self, path: PathBuf, edits: Option<(Arc<Preset>, Option<PathBuf>)>) -> bool {
         self.0.give(Job::Recover(path, edits))
     }
 
-    /// Opens a system dialog on a thread of its own.
+    /// Opens a system dialog on a separate thread.
     pub fn ask(&self, what: DialogPurpose, name: &str, folder: Option<&Path>) {
         let out = self.0.outbox();
         let mut dialog = match what {
@@ -133,7 +135,7 @@ impl FileService {
             DialogPurpose::Replay => dialog.set_title("Replay a capsule"),
         };
         let work = move || {
-            /// No person cancels faster than this: the system has no dialog to show.
+            /// Nobody cancels faster than this: the system has no dialog to show.
             const TOO_FAST: Duration = Duration::from_millis(400);
             let started = Instant::now();
             let path = match what {
@@ -144,7 +146,7 @@ impl FileService {
                 }
             };
             let missing = path.is_none() && started.elapsed() < TOO_FAST;
-            // The window may be gone by now; then nobody asks any more.
+            // The window may be closed by now; then nobody needs the answer.
             out.send(if missing { FileEvent::NoDialog(what) } else { FileEvent::Chosen(what, path) });
         };
         if std::thread::Builder::new().name("stepgraph-dialog".into()).spawn(work).is_err() {
@@ -155,7 +157,7 @@ impl FileService {
 
 impl Drop for FileService {
     fn drop(&mut self) {
-        // The last save must reach the disk before the program ends.
+        // The last save must be on the disk before the program ends.
         self.0.finish();
     }
 }
@@ -163,7 +165,7 @@ impl Drop for FileService {
 /// Reads a preset file.
 ///
 /// # Errors
-/// Every mistake in it, a line each, or why it cannot be read.
+/// Every mistake in it, one on each line, or why it cannot be read.
 pub fn read(path: &Path) -> Result<Preset, String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
@@ -173,13 +175,13 @@ pub fn read(path: &Path) -> Result<Preset, String> {
     read_preset_file(&bytes).map_err(|m| format!("{}:\n{}", path.display(), listed(m)))
 }
 
-/// What to do about a file that could not be read.
+/// What the user can do about a file that could not be read.
 fn read_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
         std::io::ErrorKind::PermissionDenied => "Check who may read it.",
         std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
-        _ => "Check that the disk is there, and try again.",
+        _ => "Check that the disk is connected, and try again.",
     }
 }
 
@@ -191,19 +193,19 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// The stamp of a file as it is now; `None` where there is none.
+    /// The current stamp of a file; `None` if it does not exist.
     fn of(path: &Path) -> Option<Self> {
         let found = std::fs::metadata(path).ok().filter(|m| !m.is_dir())?;
         Some(Self { modified: found.modified().ok(), bytes: found.len() })
     }
 }
 
-/// One name for a file, however its path is written.
+/// The canonical name of a file, regardless of how its path is written.
 fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 
-/// The file thread's own memory: the files as they were last read or written here.
+/// The state of the file thread: the files as they were last read or written here.
 #[derive(Default)]
 pub(super) struct FileWorker {
     known: HashMap<PathBuf, Stamp>,
@@ -217,7 +219,7 @@ impl FileWorker {
         };
     }
 
-    /// Why a preset must not be written to `path` unasked; `None` where nothing is lost by it.
+    /// Why the user must be asked before a preset is written to `path`; `None` if nothing is lost by it.
     fn objection(&self, path: &Path, onto: &Overwrite) -> Option<FileEvent> {
         let Overwrite::Own(own) = onto else { return None };
         let found = Stamp::of(path)?;
@@ -225,7 +227,7 @@ impl FileWorker {
         if own.as_deref().is_none_or(|own| real(own) != name) {
             return Some(FileEvent::Exists(DialogPurpose::SaveAs, path.to_owned()));
         }
-        // A file that was never seen here has nothing to be compared with.
+        // A file that was never read here cannot be compared with anything.
         let changed = self.known.get(&name).is_some_and(|known| *known != found);
         changed.then(|| FileEvent::Changed(path.to_owned()))
     }
@@ -233,7 +235,7 @@ impl FileWorker {
     pub(super) fn carry_out(&mut self, job: Job) -> Option<FileEvent> {
         match job {
             Job::Read(path) => {
-                // The stamp is taken first: a change during the reading is one that was not read.
+                // The stamp is taken first, so that a change during the reading is noticed.
                 let stamp = Stamp::of(&path);
                 let result = read(&path);
                 if result.is_ok() {
@@ -260,7 +262,7 @@ impl FileWorker {
                 )))
             }
             Job::Recover(path, None) => {
-                // A file that is not there needs no removal.
+                // A file that does not exist need not be removed.
                 let _ = std::fs::remove_file(path);
                 None
             }
@@ -295,7 +297,7 @@ mod tests {
     use crate::tensor::temporary::temporary_file;
 
     #[test]
-    fn what_is_saved_reads_back() {
+    fn a_saved_preset_can_be_read_back() {
         let (_folder, path) = temporary_file("a.json");
         let saved = FileWorker::default().carry_out(Job::Save(path.clone(), Arc::new(digits()), Overwrite::Own(None)));
         assert!(matches!(saved, Some(FileEvent::Saved(..))), "{saved:?}");
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overwritten_unasked() {
+    fn nothing_is_overwritten_without_a_question() {
         let folder = tempfile::tempdir().unwrap();
         let (mine, other) = (folder.path().join("mine.json"), folder.path().join("other.json"));
         let mut worker = FileWorker::default();
@@ -314,7 +316,7 @@ mod tests {
         };
         let own = Overwrite::Own(Some(mine.clone()));
         assert!(matches!(save(&mine, &Overwrite::Own(None)), FileEvent::Saved(..)));
-        // Saving twice is no change by others.
+        // Saving twice is not a change by another program.
         assert!(matches!(save(&mine, &own), FileEvent::Saved(..)));
         std::fs::write(&other, "a letter").unwrap();
         assert!(matches!(save(&other, &own), FileEvent::Exists(DialogPurpose::SaveAs, p) if p == other));

@@ -1,4 +1,4 @@
-//! The preset that is being edited: changed by [`Edit`]s only, through one undo point.
+//! The edited preset: changed only by [`Edit`]s, each of which can be undone.
 
 use crate::model::{LayerPath, Preset};
 use crate::studio::document::edit::Edit;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Edits of one field within this time of each other are undone together.
 const MERGE_WITHIN: Duration = Duration::from_secs(1);
-/// Documents kept for undo.
+/// The largest number of documents kept for undo.
 const UNDO_LIMIT: usize = 500;
 
 /// The document with its history.
@@ -24,12 +24,12 @@ pub struct Document {
     redo: Vec<Arc<Preset>>,
     last: Option<(Owner, &'static str, Instant)>,
     revision: u64,
-    /// The revision that what is undone together began with.
+    /// The revision at which the last undo step began.
     group: u64,
 }
 
 impl Document {
-    /// A document as opened from `path`, or from within the program.
+    /// A document that was opened from `path`, or a new one.
     #[must_use]
     pub fn new(preset: Preset, path: Option<PathBuf>) -> Self {
         let preset = Arc::new(preset);
@@ -45,13 +45,13 @@ impl Document {
         }
     }
 
-    /// Replaces everything by another document, with a revision of its own.
+    /// Replaces everything by another document, with a new revision.
     pub fn replace(&mut self, preset: Preset, path: Option<PathBuf>) {
         let revision = self.revision + 1;
         *self = Self { revision, group: revision, ..Self::new(preset, path) };
     }
 
-    /// Replaces everything by edits that were never saved.
+    /// Replaces everything by edits that were not saved.
     pub fn restore(&mut self, preset: Preset, saved: Preset, path: Option<PathBuf>) {
         self.replace(preset, path);
         self.saved = Arc::new(saved);
@@ -73,13 +73,13 @@ impl Document {
         self.path.as_deref()
     }
 
-    /// Rises with every change.
+    /// Increases with every change.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Rises with every change but those that are undone together with the one before.
+    /// Increases with every change, except those that are undone together with the preceding one.
     #[must_use]
     pub const fn group(&self) -> u64 {
         self.group
@@ -92,13 +92,13 @@ impl Document {
         file.unwrap_or_else(|| self.preset.name.clone())
     }
 
-    /// The folder that relative paths in the preset are taken from.
+    /// The folder that relative paths in the preset are relative to.
     #[must_use]
     pub fn base(&self) -> PathBuf {
         self.path.as_deref().and_then(Path::parent).map(Path::to_owned).unwrap_or_default()
     }
 
-    /// True where there is something to lose.
+    /// True if there are unsaved edits.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
         !Arc::ptr_eq(&self.preset, &self.saved) && self.preset != self.saved
@@ -114,7 +114,7 @@ impl Document {
         !self.redo.is_empty()
     }
 
-    /// The document was written to `path` as it was in `preset`.
+    /// Records that `preset` was written to `path`.
     pub fn mark_saved(&mut self, path: PathBuf, preset: Arc<Preset>) {
         self.path = Some(path);
         self.saved = preset;
@@ -141,8 +141,8 @@ impl Document {
         }
     }
 
-    /// Makes a change, with a point to undo to; gives the layer that it made or moved. An edit that changes nothing
-    /// leaves no trace.
+    /// Makes a change that can be undone; returns the layer that was added or moved. An edit that changes nothing is
+    /// not recorded.
     pub fn apply(&mut self, edit: &Edit) -> Option<LayerPath> {
         let mut next = (*self.preset).clone();
         let touched = change(&mut next, edit)?;
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_without_effect_leaves_no_trace() {
+    fn an_edit_without_effect_is_not_recorded() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&units(128));
         assert_eq!(doc.apply(&Edit::Remove(path(&[9]))), None);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_comes_into_a_block_keeps_the_block_valid() {
+    fn a_layer_inserted_into_a_block_keeps_it_valid() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("residual") });
         for name in ["dense", "layer_norm", "dense", "repeat"] {
@@ -247,9 +247,9 @@ mod tests {
         doc.apply(&Edit::Duplicate(path(&[1, 0])));
         let checked = check(doc.preset());
         assert!(checked.model.is_some(), "{:?}", checked.diagnostics);
-        // The network's own width is kept, not that of the example.
+        // The network's width is kept, not that of the example.
         assert_eq!(checked.facts.iter().find(|f| f.path == path(&[1, 4, 0])).unwrap().params, 128 * 129);
-        // A bottleneck's layers have widths of their own: a copy of the narrow one stays narrow.
+        // The layers of a bottleneck have different widths: a copy of the narrow one stays narrow.
         let narrow = Edit::SetField { owner: Owner::Layer(path(&[1, 0])), name: "units", value: FieldValue::Count(16) };
         doc.apply(&narrow);
         doc.apply(&Edit::Duplicate(path(&[1, 0])));
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(tied(&doc).as_deref(), Some("layers.1"));
         doc.apply(&Edit::Remove(path(&[0])));
         assert_eq!((tied(&doc).as_deref(), check(doc.preset()).model.is_some()), (Some("layers.0"), true));
-        // Without the embedding the place is a mistake, and undoing brings both back.
+        // Without the embedding the reference is a mistake; undo restores both.
         doc.apply(&Edit::Remove(path(&[0])));
         assert!(check(doc.preset()).diagnostics.iter().any(|mistake| mistake.path == "layers[0].tied"));
         doc.undo();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_come_and_go_with_their_layers() {
+    fn branches_are_added_and_removed_with_their_layers() {
         let mut doc = Document::new(digits(), None);
         doc.apply(&Edit::Insert { parent: path(&[]).into(), index: 1, kind: kind("parallel") });
         let branch = |number| path(&[1]).list(ListId::new(ListField::Branches, number));
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(new.moved(&inside), Some(branch(2).child(1)));
         doc.apply(&new);
         assert_eq!(doc.preset().layer(&branch(2).child(1)).map(|l| l.kind().class), Some("Dropout"));
-        // From branch to branch, and out of the block.
+        // From one branch to another, and out of the block.
         let to = Edit::Move { from: branch(2).child(0), parent: branch(0), index: 0 };
         assert_eq!(to.moved(&branch(2).child(1)), Some(branch(2).child(0)));
         assert_eq!(doc.apply(&to), Some(branch(0).child(0)));
@@ -331,7 +331,7 @@ mod tests {
         doc.apply(&gone);
         assert_eq!(classes(&doc), "Dense Parallel(Dense Dropout) Dropout Dense");
         doc.apply(&Edit::RemoveList(branch(1)));
-        // The last branch stays.
+        // The last branch cannot be removed.
         assert_eq!(doc.apply(&Edit::RemoveList(branch(0))), None);
         assert!(check(doc.preset()).model.is_some());
         for _ in 0..4 {

@@ -1,11 +1,11 @@
-//! A thread that does jobs in order and answers with events.
+//! A thread that performs jobs in order and answers with events.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{Builder, JoinHandle};
 
-/// Where events go. The window is woken for each.
+/// The sender of events. The window is woken for each.
 pub struct Outbox<E> {
     events: Sender<E>,
     wake: Arc<dyn Fn() + Send + Sync>,
@@ -18,7 +18,7 @@ impl<E> Clone for Outbox<E> {
 }
 
 impl<E> Outbox<E> {
-    /// Sends an event, and waits where too many are waiting; false if no receiver is left.
+    /// Sends an event; waits if too many are waiting; returns false if there is no receiver any more.
     pub fn send(&self, event: E) -> bool {
         let is_sent = self.events.send(event).is_ok();
         if is_sent {
@@ -27,35 +27,34 @@ impl<E> Outbox<E> {
         is_sent
     }
 
-    /// Sends an event where there is room for it.
+    /// Sends an event if there is space for it.
     pub fn offer(&self, event: E) {
         drop(self.events.try_send(event));
     }
 
-    /// Asks for a frame.
+    /// Requests a frame.
     pub fn wake(&self) {
         (self.wake)();
     }
 }
 
-/// A thread that does jobs `J` in order and answers with events `E`.
+/// A thread that performs jobs `J` in order and answers with events `E`.
 pub struct JobQueue<J, E> {
     jobs: Sender<J>,
     events: Receiver<E>,
     outbox: Outbox<E>,
     /// Whether a job counts as long.
     is_long: fn(&J) -> bool,
-    /// Long jobs that wait, the one that is under way among them.
+    /// The number of long jobs that wait or run.
     waiting: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl<J: Send + 'static, E: Send + 'static> JobQueue<J, E> {
-    /// Starts the thread, for which at most `bound` jobs and as many events may wait; `wake` is called when there is an
-    /// event.
+    /// Starts the thread, for which at most `bound` jobs and as many events may wait; `wake` is called for each event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(
         name: &str,
         bound: usize,
@@ -84,7 +83,7 @@ impl<J: Send + 'static, E: Send + 'static> JobQueue<J, E> {
         Ok(Self { jobs, events, outbox, is_long, waiting, thread: Some(thread) })
     }
 
-    /// Gives the thread a job; false where too much is waiting.
+    /// Passes a job to the thread; returns false if too many are waiting.
     #[must_use]
     pub fn give(&self, job: J) -> bool {
         let counts = usize::from((self.is_long)(&job));
@@ -102,19 +101,19 @@ impl<J: Send + 'static, E: Send + 'static> JobQueue<J, E> {
         self.events.try_recv().ok()
     }
 
-    /// True while a long job waits or is under way.
+    /// True while a long job waits or runs.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
     }
 
-    /// Where other threads send events of the same kind.
+    /// A sender with which other threads send events of the same kind.
     #[must_use]
     pub fn outbox(&self) -> Outbox<E> {
         self.outbox.clone()
     }
 
-    /// Ends the thread once the jobs that it has are done, and waits for that.
+    /// Ends the thread once its jobs are done, and waits for that.
     pub fn finish(&mut self) {
         let (closed, _) = bounded(0);
         self.jobs = closed;

@@ -1,4 +1,4 @@
-//! The network that was open last: it is what the next start opens.
+//! The network that was open last, which the next start opens.
 
 use crate::model::{Preset, read_preset, write_preset};
 use crate::studio::document::files;
@@ -7,21 +7,21 @@ use crate::studio::document::presets;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What was open, as it was saved or opened. Edits that were not saved are the recovery's.
+/// What was open, as it was saved or opened. Unsaved edits are handled by the recovery file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LastOpened {
     File(PathBuf),
     /// A bundled preset, by its name.
     Bundled(String),
-    /// A network that has no file, as the text of its preset: a new one, or that of a kept run.
+    /// A network without a file, as the text of its preset: a new one, or that of a kept run.
     Text(String),
 }
 
 impl LastOpened {
-    /// What is open in this document.
+    /// The entry for this document.
     #[must_use]
     pub fn of(document: &Document) -> Self {
-        // What is remembered is text, and so is every path in it.
+        // Only text can be stored, so every path in the preset must be text.
         if let Some(path) = document.path().filter(|path| path.to_str().is_some()) {
             return Self::File(path.to_owned());
         }
@@ -30,13 +30,13 @@ impl LastOpened {
         bundled.map_or_else(|| Self::Text(write_preset(saved)), |i| Self::Bundled(presets::name(i).to_owned()))
     }
 
-    /// The network, with its file where it has one.
+    /// The network, with its file if it has one.
     pub fn read(&self) -> Result<(Preset, Option<&Path>), String> {
         match self {
             Self::File(path) => Ok((files::read(path)?, Some(path))),
             Self::Bundled(name) => {
                 let preset = presets::index(name).and_then(presets::bundled);
-                preset.map(|p| (p, None)).ok_or_else(|| format!("no bundled preset is called {name} any more"))
+                preset.map(|p| (p, None)).ok_or_else(|| format!("there is no longer a bundled preset called {name}"))
             }
             Self::Text(text) => {
                 let preset = read_preset(text);

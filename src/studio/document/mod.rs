@@ -1,4 +1,4 @@
-//! The document: the preset that is being edited, its fields, its history, and its files.
+//! The document: the edited preset, its fields, its history, and its files.
 
 pub mod dialog;
 pub mod edit;

@@ -1,4 +1,4 @@
-//! The presets to begin with.
+//! The presets that the user can start from.
 
 use crate::model::optimizers::{AdamW, OptimizerType};
 use crate::model::{
@@ -6,7 +6,7 @@ use crate::model::{
     read_preset,
 };
 
-/// The preset that the studio opens with: small, on real data, learnt within seconds.
+/// The preset that the studio opens with: small, with real data, trained within seconds.
 const FIRST: &str = "digits-mlp";
 
 /// The number of bundled presets.
@@ -21,7 +21,7 @@ pub fn name(index: usize) -> &'static str {
     BUNDLED.get(index).map_or("", |b| b.name)
 }
 
-/// The bundled preset of this name.
+/// The bundled preset with this name.
 #[must_use]
 pub fn index(name: &str) -> Option<usize> {
     BUNDLED.iter().position(|b| b.name == name)
@@ -39,10 +39,10 @@ pub fn digits() -> Preset {
     index(FIRST).and_then(bundled).unwrap_or_else(empty)
 }
 
-/// What a network is called that has no name yet.
+/// The name of a network that has no name yet.
 pub const UNTITLED: &str = "untitled";
 
-/// A network without layers, to build from nothing.
+/// An empty network without layers.
 #[must_use]
 pub fn empty() -> Preset {
     Preset {

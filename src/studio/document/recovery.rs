@@ -1,27 +1,27 @@
-//! Edits that are not saved, kept safe through a crash.
+//! Keeps unsaved edits safe from crashes.
 
 use crate::model::{Preset, read_preset};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Where one window keeps edits that are not saved, safe through a crash.
+/// The recovery file of one window, with its unsaved edits.
 ///
-/// Several windows may be open, so there are several places; a window owns the one whose lock it holds.
+/// Several windows may be open, so there are several files; a window owns the file whose lock it holds.
 pub struct Recovery {
     path: PathBuf,
     _lock: std::fs::File,
 }
 
 impl Recovery {
-    /// A place that no other window uses, one with edits left by a crash before an empty one; `None` where the folder
-    /// cannot be used. Locks that windows of before have left are removed.
+    /// A file that no other window uses; one with edits left by a crash is preferred to an empty one. `None` if the
+    /// folder cannot be used. Locks that previous windows have left are removed.
     ///
-    /// Windows claim one after the other, under a lock of the folder's own: none finds a file that another one is
-    /// about to remove.
+    /// Windows claim files one after the other, under a lock of the folder, so that no window finds a file that another
+    /// one is about to remove.
     #[must_use]
     pub fn claim(folder: &Path) -> Option<Self> {
         const PLACES: usize = 16;
-        /// A window that claims is done within milliseconds.
+        /// A window needs only milliseconds to claim a file.
         const PATIENCE: Duration = Duration::from_secs(2);
         std::fs::create_dir_all(folder).ok()?;
         let turn = std::fs::File::create(folder.join("claim.lock")).ok()?;
@@ -43,7 +43,7 @@ impl Recovery {
         for index in (0..PLACES).filter(|index| own.as_ref().is_none_or(|(own, _)| own != index)) {
             let path = lock_of(index);
             if std::fs::File::open(&path).is_ok_and(|lock| lock.try_lock().is_ok()) {
-                // One that cannot be removed does no harm.
+                // If one cannot be removed, it does no harm.
                 let _ = std::fs::remove_file(path);
             }
         }
@@ -104,7 +104,7 @@ mod tests {
         };
         let first = Recovery::claim(folder.path()).unwrap();
         assert!(first.path().ends_with("unsaved-5.json") && locks() == ["window-5.lock"]);
-        // Windows come and go at the same time: each has a place of its own for as long as it is there.
+        // Windows start and end at the same time; each has a separate file while it exists.
         let taken = std::sync::Mutex::new(std::collections::HashSet::from([first.path().to_owned()]));
         std::thread::scope(|scope| {
             for _ in 0..6 {

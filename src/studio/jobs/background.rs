@@ -1,27 +1,27 @@
-//! Work on a thread of its own, of which only the newest is wanted.
+//! Work on a separate thread, of which only the newest result is needed.
 //!
-//! One question may wait; a newer one takes its place, and answers to older ones are dropped. Neither side waits for
-//! the other. A thread that is dropped in the middle of long work ends when that is done, without anybody waiting for
-//! it. Work that reports its progress ends soon after it is cancelled; of other work the answer is dropped.
+//! One query may wait; a newer one replaces it, and answers to older ones are dropped. Neither side waits for the
+//! other. A thread that is dropped during long work ends when that is done, without anybody waiting for it. Work that
+//! reports its progress ends soon after it is cancelled; for other work the answer is dropped.
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::thread::Builder;
 
-/// What a piece of work and those who wait for it know of each other.
+/// State shared by a piece of work and its requester.
 pub struct Watch {
-    /// The question that is being answered.
+    /// The query that is being answered.
     current: AtomicU64,
-    /// Questions up to this one are not to be answered any more.
+    /// Queries up to this one need no answer any more.
     cancelled: AtomicU64,
-    /// The done share, in thousandths.
+    /// The share of the work that is done, in thousandths.
     share: AtomicU32,
     wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Watch {
-    /// Reports how much is done, from 0 to 1; false where the work is to end.
+    /// Reports the share of the work that is done, from 0 to 1; returns false if the work must end.
     pub fn report(&self, share: f32) -> bool {
         self.share.store((share.clamp(0.0, 1.0) * 1000.0) as u32, Ordering::Relaxed);
         (self.wake)();
@@ -29,11 +29,11 @@ impl Watch {
     }
 }
 
-/// A thread that answers questions `Q` with answers `A`.
+/// A thread that answers queries `Q` with answers `A`.
 pub struct Background<Q, A> {
     questions: Sender<(u64, Q)>,
     answers: Receiver<(u64, A)>,
-    /// The newest question, while the channel is full.
+    /// The newest query, while the channel is full.
     waiting: Option<(u64, Q)>,
     asked: u64,
     answered: u64,
@@ -41,10 +41,10 @@ pub struct Background<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
-    /// Starts the thread; `wake` is called when there is an answer.
+    /// Starts the thread; `wake` is called for each answer.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,
@@ -53,10 +53,10 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         Self::spawn_watched(name, wake, move |question, _| work(question))
     }
 
-    /// As [`Self::spawn`], with work that reports its progress and can be ended.
+    /// Like [`Self::spawn`], for work that reports its progress and can be cancelled.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn_watched(
         name: &str,
         wake: Arc<dyn Fn() + Send + Sync>,
@@ -90,14 +90,14 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         Ok(Self { questions, answers, waiting: None, asked: 0, answered: 0, watch })
     }
 
-    /// Asks, in place of whatever was asked before.
+    /// Sends a query, which replaces a waiting one.
     pub fn ask(&mut self, question: Q) {
         self.asked += 1;
         self.waiting = Some((self.asked, question));
         self.hand_over();
     }
 
-    /// Waits for no answer any more.
+    /// Cancels all queries.
     pub fn cancel(&mut self) {
         self.waiting = None;
         self.watch.cancelled.store(self.asked, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         self.answered = self.asked;
     }
 
-    /// How much of the newest question's work is done, from 0 to 1; `None` where none is under way or it does not
+    /// The share of the newest query's work that is done, from 0 to 1; `None` if no work is running or it does not
     /// report.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
@@ -122,7 +122,7 @@ impl<Q: Send + 'static, A: Send + 'static> Background<Q, A> {
         }
     }
 
-    /// The answer to the newest question, once.
+    /// The answer to the newest query; returned once.
     pub fn poll(&mut self) -> Option<A> {
         self.hand_over();
         let (id, answer) = self.answers.try_iter().last()?;
@@ -144,7 +144,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn only_the_newest_question_is_answered() {
+    fn only_the_newest_query_is_answered() {
         let work = |n: u32| {
             std::thread::sleep(Duration::from_millis(2));
             n * 2
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn cancelled_work_ends_and_the_next_question_is_answered() {
+    fn cancelled_work_ends_and_the_next_query_is_answered() {
         fn wait(twice: &mut Background<u32, u32>, done: impl Fn(&mut Background<u32, u32>) -> bool) {
             let started = Instant::now();
             while !done(twice) {
@@ -175,7 +175,7 @@ mod tests {
             }
         }
         let work = |n: u32, watch: &Watch| {
-            // As long as somebody waits; the second question is answered at once.
+            // While the requester waits; the second query is answered at once.
             while n == 1 && watch.report(0.25) {
                 std::thread::sleep(Duration::from_millis(1));
             }

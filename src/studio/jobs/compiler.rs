@@ -1,7 +1,7 @@
-//! The thread that checks and compiles what is edited.
+//! The thread that checks and compiles the edited document.
 //!
-//! One request may wait; a newer one takes its place, and answers to older revisions are dropped by the receiver.
-//! Neither side ever waits for the other.
+//! One request may wait; a newer one replaces it, and answers to older revisions are dropped by the receiver. Neither
+//! side ever waits for the other.
 
 use crate::compile::{CompileError, Compiled, CpuOnly, Front, Options};
 use crate::model::{Checked, Model, Preset, check};
@@ -20,31 +20,32 @@ struct Request {
     revision: u64,
     preset: Arc<Preset>,
     machine: Arc<Machine>,
-    /// The plan on screen, to report what changes about it.
+    /// The plan on screen, for reporting the differences.
     before: Option<Arc<PlanView>>,
 }
 
-/// What became of a document.
+/// The result for a document.
 #[derive(Debug)]
 pub struct Answer {
     pub revision: u64,
     pub device: DeviceChoice,
-    /// The device as it suits the document.
+    /// The device, adapted to the document.
     pub machine: Arc<Machine>,
     pub checked: Checked,
-    /// The compiled step with its views, where the document has no mistakes.
+    /// The compiled step with its views, if the document has no mistakes.
     pub plan: Option<Arc<PlanView>>,
-    /// Why a sound document could not be compiled.
+    /// Why a valid document could not be compiled.
     pub error: Option<String>,
-    /// Why no GPU can run the network, where that is so.
+    /// Why no GPU can run the network; `None` if a GPU can.
     pub cpu_only: Option<String>,
-    /// What the plan changes about the one that was on screen when it was asked for.
+    /// The differences from the plan that was on screen at the time of the request.
     pub changes: Option<PlanChanges>,
-    /// From request to answer.
+    /// The time from request to answer.
     pub took: Duration,
 }
 
-/// The compile thread. Dropping it ends the thread once its document is compiled; no thread waits for that.
+/// The compile thread. When it is dropped, the thread ends once its document is compiled; no other thread waits for
+/// that.
 pub struct Compiler {
     requests: Sender<Request>,
     answers: Receiver<Answer>,
@@ -52,17 +53,17 @@ pub struct Compiler {
     waiting: Option<Request>,
     asked: u64,
     answered: u64,
-    /// True where the answer to the newest request is not wanted any more.
+    /// True if the answer to the newest request is not needed any more.
     cancelled: bool,
     /// The device that documents are compiled for.
     machine: Arc<Machine>,
 }
 
 impl Compiler {
-    /// Starts the thread; `wake` is called when there is an answer. Documents are compiled for `machine`.
+    /// Starts the thread; `wake` is called for each answer. Documents are compiled for `machine`.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(machine: Arc<Machine>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (requests, inbox) = bounded::<Request>(1);
         let (outbox, answers) = bounded(2);
@@ -81,13 +82,13 @@ impl Compiler {
         Ok(Self { requests, answers, waiting: None, asked: 0, answered: 0, cancelled: false, machine })
     }
 
-    /// Compiles for another device from now on; the newest document is asked for anew.
+    /// Compiles for another device from now on; the newest document is requested again.
     pub fn set_machine(&mut self, machine: Arc<Machine>) {
         self.machine = machine;
         self.asked = u64::MAX;
     }
 
-    /// Asks for a document to be compiled, in place of whatever was asked before; each revision is asked for once.
+    /// Requests that a document is compiled; this replaces a waiting request. Each revision is requested once.
     pub fn ask(&mut self, revision: u64, preset: &Arc<Preset>, before: Option<&Arc<PlanView>>) {
         if revision != self.asked {
             (self.asked, self.cancelled) = (revision, false);
@@ -101,15 +102,15 @@ impl Compiler {
         }
     }
 
-    /// Waits for the answer to the newest request no more; the next revision is compiled as ever.
+    /// Cancels the newest request; the next revision is compiled as usual.
     pub fn cancel(&mut self) {
         (self.waiting, self.cancelled) = (None, true);
     }
 
-    /// The answer to the newest request, once; answers to older ones are dropped.
+    /// The answer to the newest request; returned once. Answers to older ones are dropped.
     pub fn poll(&mut self) -> Option<Answer> {
         let newest = self.answers.try_iter().last()?;
-        // An answer for another device is as stale as one to another document.
+        // An answer for another device is as outdated as one for another document.
         let is_wanted = !self.cancelled && newest.revision == self.asked && newest.device == self.machine.choice;
         if is_wanted {
             self.answered = newest.revision;
@@ -148,9 +149,9 @@ fn answer(request: &Request) -> Answer {
     out
 }
 
-/// Compiles a training step for a device, which is made to suit it.
+/// Compiles a training step for a device, which is adapted to it.
 fn compiled(model: &Model, machine: &mut Arc<Machine>) -> Result<Compiled, CompileError> {
-    // What was timed on this GPU is chosen here as it will be by a run.
+    // Times measured on this GPU are used here in the same way as by a run.
     let gpu_times = known_gpu_times(&machine.target);
     let front = Front::new(model, Options { gpu_times, ..Options::train(machine.target.clone()) })?;
     *machine = machine.suited(front.rewritten());

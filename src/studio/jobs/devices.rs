@@ -1,5 +1,5 @@
-//! The devices that a network can be planned for and trained on. They are looked for on a thread: opening a GPU takes
-//! a moment, and a window does not wait.
+//! The devices that a network can be planned for and trained on. A separate thread looks for them, because opening a
+//! GPU takes a moment, and the window must not wait.
 
 use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;
@@ -15,12 +15,12 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub choice: DeviceChoice,
-    /// A few words for the bar.
+    /// A short name for the bar.
     pub name: String,
-    /// The processor or card, and what else there is to say.
+    /// The processor or card, and further information.
     pub about: String,
     pub target: Target,
-    /// Kernel times remembered from this CPU.
+    /// Kernel times that are remembered for this CPU.
     pub tuning: Option<Arc<Tuning>>,
 }
 
@@ -33,8 +33,8 @@ impl Machine {
         Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, tuning }
     }
 
-    /// The same device with as many threads as share a training step best, where it is a CPU. `program` is the step as
-    /// it was rewritten for one.
+    /// The same device with the best number of threads for a training step, if it is a CPU. `program` is the step as it
+    /// was rewritten for a CPU.
     #[must_use]
     pub fn suited(self: &Arc<Self>, program: &Program) -> Arc<Self> {
         let Some(cpu) = self.target.as_cpu() else { return Arc::clone(self) };
@@ -69,42 +69,44 @@ impl Machine {
         Self {
             choice: DeviceChoice::Absent,
             name: format!("{}, plan only", target.name),
-            about: "What the step would be on this card, which is not here: kernels, memory, estimated times".into(),
+            about: "The step on this GPU, which this machine does not have: kernels, memory, estimated times".into(),
             target,
             tuning: None,
         }
     }
 
-    /// True where a run can be trained on it here.
+    /// True if a run can be trained on it here.
     #[must_use]
     pub fn trains(&self) -> bool {
         self.choice != DeviceChoice::Absent
     }
 }
 
-/// What the search found.
+/// The result of the search.
 struct Found {
     gpus: Vec<Machine>,
     why_none: String,
 }
 
-/// The devices that are known, and the one in use.
+/// The known devices, and the one in use.
 pub struct Devices {
     /// The CPU first.
     list: Vec<Arc<Machine>>,
     current: Arc<Machine>,
-    /// Why there is no GPU; `None` while it is not known, and where there is one.
+    /// Why there is no GPU; `None` while this is not known, and if there is one.
     pub why_no_gpu: Option<String>,
-    /// Why no GPU can run the network on screen, where that is so: the CPU is then taken, unless a GPU was asked for.
+    /// Why no GPU can run the network on screen; `None` if a GPU can. The CPU is then used, unless the user chose a
+    /// GPU.
     pub cpu_only: Option<String>,
     search: Option<Receiver<Found>>,
 }
 
-/// How long a window that is closed waits for the search for GPUs.
+/// How long a closing window waits for the search for GPUs.
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Drop for Devices {
-    /// A program that ends while a library is loaded may find its memory gone, and crash.
+    /// If the program ended while a library is loaded, the library's memory could disappear, and the program could
+    /// crash.
     fn drop(&mut self) {
         if let Some(search) = self.search.take() {
             let _ = search.recv_timeout(PATIENCE);
@@ -116,7 +118,7 @@ impl Devices {
     /// The CPU, and a thread that looks for GPUs; `wake` is called when it is done.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn new(tuning: Option<Arc<Tuning>>, wake: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (outbox, search) = bounded(1);
         let look = move || {
@@ -134,7 +136,7 @@ impl Devices {
         Ok(Self { list, current: cpu, why_no_gpu: None, cpu_only: None, search: Some(search) })
     }
 
-    /// Takes the CPU as it suits the network on screen.
+    /// Replaces the CPU by one that is adapted to the network on screen.
     pub fn suit(&mut self, machine: &Arc<Machine>) {
         if machine.choice != DeviceChoice::Cpu {
             return;
@@ -157,13 +159,13 @@ impl Devices {
         &self.current
     }
 
-    /// The device in use, or the CPU where that one is not here.
+    /// The device in use, or the CPU if that device does not exist.
     #[must_use]
     pub fn here(&self) -> Arc<Machine> {
         Arc::clone(if self.current.trains() { &self.current } else { &self.list[0] })
     }
 
-    /// Receives what the search found, and chooses by `choice`; true where another device is in use from now on.
+    /// Receives the result of the search, and chooses by `choice`; returns true if the device in use changes.
     pub fn poll(&mut self, choice: DeviceChoice) -> bool {
         if let Some(found) = self.search.as_ref().and_then(|s| s.try_recv().ok()) {
             self.search = None;
@@ -175,7 +177,7 @@ impl Devices {
             DeviceChoice::Auto => first_gpu().filter(|_| self.cpu_only.is_none()),
             other => self.list.iter().find(|m| m.choice == other),
         };
-        // A GPU that was there last time and is not now is replaced by the CPU.
+        // A GPU that existed last time and does not exist now is replaced by the CPU.
         let wanted = wanted.unwrap_or(&self.list[0]);
         let changed = wanted.choice != self.current.choice;
         if changed {
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_cpu_replaces_a_device_that_is_not_there_until_another_is_found() {
+    fn the_cpu_replaces_a_missing_device_until_another_is_found() {
         let (outbox, search) = bounded(1);
         let mut devices = Devices::new(None, || {}).unwrap();
         devices.search = Some(search);
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_has_the_threads_that_suit_the_network() {
+    fn the_number_of_threads_suits_the_network() {
         let bundled = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap();
         let model = crate::model::check(&crate::model::read_preset(bundled.text).unwrap()).model.unwrap();
         let mut devices = Devices::new(None, || {}).unwrap();

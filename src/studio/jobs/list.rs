@@ -1,4 +1,4 @@
-//! What runs in the background: every kind with its beginning, and what is shown of it.
+//! Background jobs: every kind with its start time, and the jobs that are shown.
 
 use crate::studio::commands::choices::JobKind;
 use crate::studio::view_models::job::Job;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 /// The jobs that are shown.
 #[derive(Debug, Default)]
 pub struct Jobs {
-    /// Every kind that runs, and since when.
+    /// Every kind that runs, and its start time.
     since: Vec<(JobKind, Instant)>,
     pub shown: Vec<Job>,
 }
 
 impl Jobs {
-    /// Takes note of the jobs that run `now`.
+    /// Updates the list with the jobs that run `now`.
     pub fn follow(&mut self, running: Vec<Job>, now: Instant) {
         self.since.retain(|(kind, _)| running.iter().any(|j| j.kind == *kind));
         for job in &running {
@@ -26,7 +26,7 @@ impl Jobs {
         self.shown = running.into_iter().filter(is_due).collect();
     }
 
-    /// Time until the window should be drawn again for their sake; `None` where nothing runs.
+    /// Time until the window should be drawn again for their sake; `None` if no job runs.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
         const EVERY: Duration = Duration::from_millis(100);
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_at_once_is_not_shown() {
+    fn short_jobs_are_not_shown() {
         let begun = Instant::now();
         let job = |kind| Job::new(kind, "job", None);
         let mut jobs = Jobs::default();
@@ -49,7 +49,7 @@ mod tests {
         assert!(jobs.until_next().is_some());
         jobs.follow(vec![job(JobKind::Compile)], begun + Duration::from_millis(400));
         assert_eq!(shown(&jobs), [JobKind::Compile]);
-        // Another one of the same kind has its own time.
+        // A new job of the same kind has a new start time.
         jobs.follow(Vec::new(), begun + Duration::from_millis(500));
         jobs.follow(vec![job(JobKind::Compile)], begun + Duration::from_millis(600));
         assert!(jobs.shown.is_empty());

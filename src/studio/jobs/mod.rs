@@ -1,4 +1,4 @@
-//! Work in the background, each kind on a thread of its own behind bounded channels.
+//! Background jobs, each kind on a separate thread with bounded channels.
 
 pub mod background;
 pub mod compiler;

@@ -1,4 +1,4 @@
-//! The network on screen, for the threads that find something out about it.
+//! The network on screen, for the threads that measure or check it.
 
 use crate::model::Preset;
 use crate::studio::jobs::devices::Machine;
@@ -7,19 +7,19 @@ use crate::train::SessionSpec;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The network that something is found out about.
+/// The network to be measured or checked.
 #[derive(Clone)]
 pub struct PlannedNetwork {
     pub revision: u64,
     pub preset: Arc<Preset>,
     pub base: PathBuf,
-    /// What the plan is for.
+    /// The target of the plan.
     pub machine: Arc<Machine>,
     pub plan: Arc<PlanView>,
 }
 
 impl PlannedNetwork {
-    /// The network as it is run to find something out.
+    /// The network as a session that is used to measure or check it.
     #[must_use]
     pub fn spec(&self) -> SessionSpec {
         let (machine, tuning) = (Some(self.machine.target.clone()), self.machine.tuning.clone());

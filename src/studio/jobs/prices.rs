@@ -1,5 +1,5 @@
-//! What the metrics inside a step cost: the same network, compiled with and without each group, timed in turn on a
-//! thread of its own.
+//! The cost of the metrics inside a step: the same network, compiled with and without each group, is timed alternately
+//! on a separate thread.
 
 use crate::ir::Metrics;
 use crate::model::Preset;
@@ -21,8 +21,8 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// What accuracy and updates add to a step, in microseconds; below 0 where the measurement's noise is larger than
-    /// the price.
+    /// The time that accuracy and updates add to a step, in microseconds; negative if the noise of the measurement is
+    /// larger than the cost.
     #[must_use]
     pub fn added_us(&self) -> [f32; 2] {
         [self.all_us - self.without_accuracy_us, self.all_us - self.without_updates_us]
@@ -37,7 +37,7 @@ struct Question {
     revision: u64,
 }
 
-/// The thread that times, and what it found.
+/// The thread that times, and its results.
 pub struct PriceList {
     timer: Background<Question, Result<Prices, String>>,
     pub prices: Option<Prices>,
@@ -45,23 +45,23 @@ pub struct PriceList {
 }
 
 impl PriceList {
-    /// Nothing timed yet; `wake` asks for a frame.
+    /// No results yet; `wake` requests a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let work = |q: Question, watch: &Watch| measure(&q, &|share| watch.report(share)).map_err(|e| e.to_string());
         let timer = Background::spawn_watched("stepgraph-prices", wake, work)?;
         Ok(Self { timer, prices: None, problem: None })
     }
 
-    /// Has the metrics of a document timed.
+    /// Requests the cost of a document's metrics.
     pub fn measure(&mut self, preset: Arc<Preset>, base: PathBuf, machine: Arc<Machine>, revision: u64) {
         self.problem = None;
         self.timer.ask(Question { preset, base, machine, revision });
     }
 
-    /// Receives what the thread has to report.
+    /// Receives results from the thread.
     pub fn poll(&mut self) {
         match self.timer.poll() {
             None => {}
@@ -70,13 +70,13 @@ impl PriceList {
         }
     }
 
-    /// How much of the timing is done, from 0 to 1.
+    /// The share of the timing that is done, from 0 to 1.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         self.timer.progress()
     }
 
-    /// Waits for no prices any more.
+    /// Cancels the timing.
     pub fn cancel(&mut self) {
         self.timer.cancel();
     }
@@ -87,10 +87,10 @@ impl PriceList {
     }
 }
 
-/// Rounds of the three steps in turn, and steps of each a round.
+/// The number of rounds of the three steps, and of steps of each kind in a round.
 const ROUNDS: usize = 12;
 const STEPS: usize = 16;
-/// The longest that one round of one step takes part.
+/// The longest time of one round for one kind of step.
 const LIMIT: Duration = Duration::from_millis(80);
 
 fn measure(question: &Question, report: &dyn Fn(f32) -> bool) -> Result<Prices, TrainError> {

@@ -1,4 +1,4 @@
-//! Proofs that the document's step is right, run on a thread of their own and reported check by check.
+//! Checks of the document's step, run on a separate thread and reported one by one.
 
 use crate::exec::available_bytes;
 use crate::model::Preset;
@@ -11,28 +11,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
 use std::time::Instant;
 
-/// What the thread reports.
+/// Messages of the thread.
 enum ProofEvent {
     Begins(Proof, &'static str),
-    /// The check and the time that it took, in seconds.
+    /// A check and its duration, in seconds.
     Done(Proof, Box<Check>, f64),
-    /// Over, with why it ended early where it did.
+    /// The end, with the reason if it ended early.
     Over(Option<String>),
 }
 
-/// A verification that runs.
+/// A running verification.
 struct Run {
     events: Receiver<ProofEvent>,
     cancel: Arc<AtomicBool>,
     revision: u64,
     document: String,
     begun: Instant,
-    /// Proofs that were asked for, and those that were begun.
+    /// The number of requested checks, and of those that were started.
     wanted: Vec<Proof>,
     seen: Vec<Proof>,
 }
 
-/// A document by its revision, whose proofs are to be priced.
+/// A document, given by its revision, for which the cost of checks is to be estimated.
 type Asked = (u64, Arc<Preset>, VerifyOptions);
 
 fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
@@ -43,28 +43,28 @@ fn estimate((revision, preset, options): Asked) -> Option<Estimate> {
 /// What the Verify tab shows.
 #[derive(Default)]
 pub struct Proofs {
-    /// The thread that prices proofs, from the first question on.
+    /// The thread that estimates the cost of checks, started at the first request.
     pricer: Option<Background<Asked, Option<Estimate>>>,
     estimate: Option<Estimate>,
-    /// The revision that was asked about last, with the number of replays.
+    /// The revision of the last request, with the number of replays.
     asked: Option<(u64, Option<u64>)>,
     run: Option<Run>,
     /// The check that runs now.
     pub current: Option<(Proof, &'static str)>,
-    /// The newest result of every check, in the order in which they were first made.
+    /// The newest result of every check, in the order in which they were first run.
     pub proved: Vec<Proved>,
-    /// Why the last verification ended before its end.
+    /// Why the last verification ended early.
     pub problem: Option<String>,
 }
 
-/// Messages that may wait for the window; the thread waits beyond that.
+/// The number of messages that may wait for the window; then the thread waits.
 const BOUND: usize = 32;
 
 impl Proofs {
-    /// Begins to prove; the one that runs is cancelled.
+    /// Starts a verification; a running one is cancelled.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn start(
         &mut self,
         preset: Arc<Preset>,
@@ -84,8 +84,8 @@ impl Proofs {
         Ok(())
     }
 
-    /// Has the proofs of a document priced, unless that was asked before. Without a thread for it there is no price,
-    /// and nothing else is missing.
+    /// Requests an estimate of the cost of a document's checks, unless that was requested before. Without a thread
+    /// there is no estimate, but everything else works.
     pub fn want_price(
         &mut self,
         revision: u64,
@@ -105,7 +105,7 @@ impl Proofs {
         }
     }
 
-    /// What all proofs of the document of this revision take, with this number of replays, roughly, where that is
+    /// An estimate of the cost of all checks of the document of this revision with this number of replays, if it is
     /// known.
     #[must_use]
     pub fn estimate(&self, revision: u64, replays: Option<u64>) -> Option<Estimate> {
@@ -118,7 +118,7 @@ impl Proofs {
         self.pricer.as_ref().is_some_and(Background::is_busy)
     }
 
-    /// Ends the verification that runs; what it has proved stays.
+    /// Cancels the running verification; results so far are kept.
     pub fn cancel(&mut self) {
         if let Some(run) = self.run.take() {
             run.cancel.store(true, Ordering::Relaxed);
@@ -126,7 +126,7 @@ impl Proofs {
         }
     }
 
-    /// Forgets everything: another document is open.
+    /// Drops all results, because another document is open.
     pub fn clear(&mut self) {
         self.cancel();
         (self.proved, self.problem) = (Vec::new(), None);
@@ -139,20 +139,20 @@ impl Proofs {
         self.run.is_some()
     }
 
-    /// The share of the wanted proofs that is done, from 0 to 1; `None` where nothing runs or one alone was wanted.
+    /// The share of the requested checks that is done, from 0 to 1; `None` if none run or only one was requested.
     #[must_use]
     pub fn progress(&self) -> Option<f32> {
         let run = self.run.as_ref().filter(|r| r.wanted.len() > 1)?;
         Some(run.seen.len().saturating_sub(1) as f32 / run.wanted.len() as f32)
     }
 
-    /// The time since the present check began, in seconds.
+    /// The time since the current check began, in seconds.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         self.run.as_ref().map_or(0.0, |r| r.begun.elapsed().as_secs_f64())
     }
 
-    /// Receives what the thread has to report.
+    /// Receives messages from the thread.
     pub fn poll(&mut self) {
         if let Some(estimate) = self.pricer.as_mut().and_then(Background::poll) {
             self.estimate = estimate;
@@ -204,7 +204,7 @@ fn prove(
     wake: &dyn Fn(),
 ) {
     let report = |event: ProofEvent| {
-        // If no receiver is left, the proofs end.
+        // If there is no receiver any more, the verification ends.
         if outbox.send(event).is_err() {
             cancel.store(true, Ordering::Relaxed);
         }
@@ -222,7 +222,7 @@ fn prove(
     });
     report(ProofEvent::Over(match outcome {
         Ok(_) => None,
-        Err(TrainError::Cancelled) => Some("Cancelled. What was proved before stays proved.".into()),
+        Err(TrainError::Cancelled) => Some("Cancelled. Results that were already known remain.".into()),
         Err(error) => Some(error.to_string()),
     }));
 }

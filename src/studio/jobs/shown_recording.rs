@@ -1,25 +1,25 @@
-//! The recording of a run whose plan the views show in place of the network's own, planned on a thread of its own.
+//! The recording of a run whose plan the views show instead of the network's own, planned on a separate thread.
 
 use crate::studio::jobs::background::Background;
 use crate::studio::view_models::plan::PlanView;
 use crate::train::{RecordingPlans, RecordingSeen};
 use std::sync::Arc;
 
-/// Numbers of these plans begin here: no document has as many revisions.
+/// The revisions of these plans start here, beyond any revision of a document.
 const FIRST_REVISION: u64 = 1 << 62;
 
 /// The views of a planned step, or why there are none.
 type Planned = Result<Arc<PlanView>, String>;
 
-/// A recording that the user chose to look at.
+/// A recording that the user chose to view.
 struct Chosen {
-    /// The run that it is of.
+    /// The run that it belongs to.
     run: u64,
     key: String,
     /// How it differs from the other recordings of the run.
     name: String,
     is_planning: bool,
-    /// Why it has no plan.
+    /// Why there is no plan.
     problem: Option<String>,
 }
 
@@ -28,17 +28,17 @@ struct Chosen {
 pub struct ShownRecording {
     planner: Option<Background<(RecordingPlans, RecordingSeen), Planned>>,
     chosen: Option<Chosen>,
-    /// The plan of the chosen recording; while it is being planned, that of the one before.
+    /// The plan of the chosen recording; while it is being planned, that of the previous one.
     plan: Option<Arc<PlanView>>,
-    /// Plans that were shown so far.
+    /// The number of plans that were shown so far.
     count: u64,
 }
 
 impl ShownRecording {
-    /// Has a recording of a run planned, whose plan is shown from then on.
+    /// Plans a recording of a run; its plan is shown from then on.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn choose(
         &mut self,
         run: u64,
@@ -87,13 +87,13 @@ impl ShownRecording {
         self.plan.as_ref()
     }
 
-    /// A number for the plan that is shown: another for each, and none of them a document's.
+    /// A revision for the plan that is shown: different for each plan and from those of documents.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         FIRST_REVISION + self.count
     }
 
-    /// The run that the chosen recording is of.
+    /// The run that the chosen recording belongs to.
     #[must_use]
     pub fn run(&self) -> Option<u64> {
         self.chosen.as_ref().map(|chosen| chosen.run)
@@ -105,7 +105,7 @@ impl ShownRecording {
         self.chosen.as_ref().map(|chosen| chosen.key.as_str())
     }
 
-    /// What the chosen recording is called.
+    /// The name of the chosen recording.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.chosen.as_ref().map(|chosen| chosen.name.as_str())

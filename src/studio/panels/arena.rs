@@ -1,4 +1,4 @@
-//! The arena: the map, the scrubber through the step, and beside them who owns what, and the numbers.
+//! The arena: the map, the scrubber through the step, and beside them the owners of a byte and the numbers.
 
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
@@ -17,18 +17,18 @@ use crate::tensor::Bytes;
 use egui::containers::scroll_area::ScrollSource;
 use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct ArenaPanel {
     window: Option<Window>,
-    /// The plan's revision, and the end of the axis that the window is measured on.
+    /// The plan's revision, and the end of the axis that the view is relative to.
     made_for: (u64, f64),
     search: String,
-    /// Where the slider is while the scrubber is off.
+    /// The position of the slider while the scrubber is off.
     op: usize,
-    /// Measured time is to the right, where it is known.
+    /// Whether the horizontal axis is measured time, if that is known.
     by_time: bool,
-    /// When the present plan was first shown, by the window's clock in seconds.
+    /// When the current plan was first shown, by the window's clock in seconds.
     shown_at: Option<f64>,
     /// The operation and the byte under the pointer.
     pointer: Option<(usize, u64)>,
@@ -58,13 +58,13 @@ pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, 
     }
     let made_for = (view.shown.revision, axis_of(view, panel).edge(arena.ops));
     if panel.made_for != made_for {
-        // Another plan or axis has another extent; a window on the old one would show nothing of use.
+        // Another plan or axis has another size; the old view would show nothing useful.
         (panel.made_for, panel.window) = (made_for, None);
     }
     let side = 248.0;
     if ui.available_width() < side + 16.0 + LEAST_MAP {
-        // Where both do not fit beside each other, the numbers come below the map.
-        // Over the map the wheel zooms; it must not scroll as well.
+        // If both do not fit side by side, the numbers are below the map. Over the map the wheel zooms, so it must not
+        // scroll as well.
         let mouse_wheel = panel.pointer.is_none();
         let source = ScrollSource { mouse_wheel, ..ScrollSource::default() };
         let scroll = egui::ScrollArea::vertical().id_salt("narrow arena").scroll_source(source);
@@ -99,7 +99,7 @@ fn column_ui(ui: &mut Ui, size: Vec2, content: impl FnOnce(&mut Ui)) {
     });
 }
 
-/// The map with its tools above and the scrubber below.
+/// The map with its tools above it and the scrubber below it.
 fn main_ui(
     ui: &mut Ui,
     view: &ArenaPanelView<'_>,
@@ -115,7 +115,7 @@ fn main_ui(
     ui.horizontal(|ui| values_line_ui(ui, &view.values));
 }
 
-/// Measured time where it is wanted and known, else operations.
+/// Measured time if it is wanted and known, otherwise operations.
 fn axis_of<'a>(view: &ArenaPanelView<'a>, panel: &ArenaPanel) -> Axis<'a> {
     let measured = view.shown.measured.filter(|_| panel.by_time);
     Axis { edges_us: measured.map(|m| m.edges_us.as_slice()) }
@@ -183,7 +183,7 @@ fn shown_map_ui(
     }
 }
 
-/// The parts of flat vectors that light up: those of vectors that do not light up as a whole.
+/// The highlighted parts of flat vectors: those of vectors that are not highlighted as a whole.
 fn lit_parts(plan: &PlanView, related: &Related) -> Vec<LitPart> {
     let parts = related.parts.iter().filter(|(id, _)| !related.buffers.contains(id));
     let lit = |&(buffer, part): &(BufferId, usize)| {
@@ -193,7 +193,7 @@ fn lit_parts(plan: &PlanView, related: &Related) -> Vec<LitPart> {
     parts.filter_map(lit).collect()
 }
 
-/// How far the fading is, from 0 to 1; `None` where nothing fades.
+/// The progress of fading, from 0 to 1; `None` if nothing fades.
 fn fade_share(ui: &Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel) -> Option<f32> {
     let since = ui.input(|i| i.time) - panel.shown_at?;
     let still = view.is_still || ui.style().animation_time == 0.0;
@@ -214,8 +214,8 @@ fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, comm
         ui.spacing_mut().item_spacing.x = 2.0;
         let known = view.shown.measured.is_some();
         for (by_time, label, about) in [
-            (false, "Ops", "Every operation is as wide as any other"),
-            (true, "Time", "Every operation is as wide as it takes, measured"),
+            (false, "Ops", "All operations have the same width"),
+            (true, "Time", "The width of every operation is its measured time"),
         ] {
             let on = (panel.by_time && (known || view.shown.is_measuring)) == by_time;
             let response = ui.add(Button::selectable(on, label)).on_hover_text(about);
@@ -238,7 +238,7 @@ fn tools_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, comm
         ui.add_space(6.0);
         let hint = "wheel zooms, Shift in time only; drag pans, Shift picks bytes";
         let hint = RichText::new(hint).size(12.0).color(theme::colors(ui).weak);
-        // A few letters of it mean nothing; the list of shortcuts has it too.
+        // A shortened text would be useless; the list of shortcuts contains it too.
         if ui.available_width() > 160.0 {
             ui.add(egui::Label::new(hint).truncate());
         }
@@ -255,7 +255,7 @@ fn scrubber_ui(
     ui.horizontal(|ui| {
         let mut on = view.scrub.is_some();
         let response = ui.checkbox(&mut on, "Live at op");
-        if response.on_hover_text("Marks one operation and lights the buffers that are live there").changed() {
+        if response.on_hover_text("Marks one operation and highlights the buffers that are live at it").changed() {
             commands.push(UiCommand::Scrub(on.then_some(panel.op)));
         }
         let last = plan.ops.len().saturating_sub(1);

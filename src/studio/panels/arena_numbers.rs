@@ -1,5 +1,4 @@
-//! The numbers beside the map: the peak against its bounds, the largest buffers, roles, planners and precisions side
-//! by side.
+//! The numbers beside the map: the peak compared with its bounds, the largest buffers, roles, planners and precisions.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -33,7 +32,7 @@ pub fn title_ui(ui: &mut Ui, title: &str) {
     ui.label(RichText::new(title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
 }
 
-/// Shows the peak against the lower bound and against no sharing at all.
+/// Shows the peak compared with the lower bound and with the size without sharing.
 pub fn numbers_ui(ui: &mut Ui, arena: &ArenaView) {
     ui.label(RichText::new(Bytes(arena.arena_bytes).to_string()).font(theme::strong(20.0)))
         .on_hover_text(format!("{} bytes", format::exact(arena.arena_bytes)));
@@ -43,21 +42,25 @@ pub fn numbers_ui(ui: &mut Ui, arena: &ArenaView) {
     ui.add_space(4.0);
     let whole = arena.unshared_bytes.max(1) as f32;
     for (label, bytes, about) in [
-        ("lower bound", arena.lower_bound_bytes, "The largest sum of bytes alive at once: no placement takes less"),
-        ("arena", arena.arena_bytes, "The peak: what the step takes"),
+        (
+            "lower bound",
+            arena.lower_bound_bytes,
+            "The largest sum of bytes that are alive at the same time: no placement needs less",
+        ),
+        ("arena", arena.arena_bytes, "The size of the arena: the memory that the step needs"),
         ("unshared", arena.unshared_bytes, "Every buffer its own"),
     ] {
         ui.scope(|ui| bytes_ui(ui, label, bytes)).response.on_hover_text(about);
         bar_ui(ui, bytes as f32 / whole, theme::colors(ui).accent);
     }
     line_ui(ui, "over the bound", &format!("{:.3}", arena.ratio), "Arena over lower bound");
-    line_ui(ui, "saved by sharing", &format::percent(saved), "Against a buffer of its own for everything");
+    line_ui(ui, "saved by sharing", &format::percent(saved), "Compared with a separate buffer for every value");
     bytes_ui(ui, "survives the step", arena.persistent_bytes);
     bytes_ui(ui, "padding", arena.padding_bytes);
     line_ui(ui, "buffers", &arena.rects.len().to_string(), "Buffers in the arena");
 }
 
-/// A share as a bar of the width that there is.
+/// A share as a bar of the available width.
 fn bar_ui(ui: &mut Ui, share: f32, color: egui::Color32) {
     let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 3.0), Sense::hover());
     ui.painter().rect_filled(rect, 1, theme::colors(ui).hairline);
@@ -67,7 +70,7 @@ fn bar_ui(ui: &mut Ui, share: f32, color: egui::Color32) {
 
 /// Lists the largest buffers, each with its owner; a click selects one.
 pub fn largest_ui(ui: &mut Ui, plan: &PlanView, view: &ArenaPanelView<'_>, commands: &mut CommandQueue) {
-    /// Lines of the list.
+    /// The number of lines in the list.
     const LINES: usize = 5;
     title_ui(ui, "Largest buffers");
     let c = theme::colors(ui);
@@ -112,7 +115,7 @@ pub fn by_role_ui(ui: &mut Ui, arena: &ArenaView) {
     }
 }
 
-/// Shows what every planner and every precision comes to; until that is asked for, the planners that were tried.
+/// Shows the results of every planner and every precision; until these were requested, the planners that were tried.
 pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, commands: &mut CommandQueue) {
     if let Some(found) = view.comparison {
         comparison_ui(ui, found, arena);
@@ -135,7 +138,7 @@ pub fn planners_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, arena: &ArenaView, co
     }
 }
 
-/// A name at the left, and columns of numbers at the right, each with its exact value.
+/// A name at the left, and columns of numbers at the right, each with its exact value as a tooltip.
 fn columns_ui(ui: &mut Ui, name: &str, strong: bool, columns: [(String, String); 2]) {
     let c = theme::colors(ui);
     ui.horizontal(|ui| {
@@ -168,7 +171,7 @@ fn comparison_ui(ui: &mut Ui, found: &Comparison, arena: &ArenaView) {
         columns_ui(ui, &p.name, p.chosen, [(Bytes(p.bytes).to_string(), exact), time]);
     }
     title_ui(ui, &format!("Precisions, planned for an {}", found.gpu));
-    weak_ui(ui, "Arena, and the step's floor by the data sheet.");
+    weak_ui(ui, "The size of the arena, and the least time of the step by the data sheet.");
     for p in &found.precisions {
         if let Some(why) = &p.error {
             columns_ui(ui, p.name, false, [("no plan".into(), why.clone()), ("–".into(), why.clone())]);

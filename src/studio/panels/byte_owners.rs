@@ -1,4 +1,4 @@
-//! Who owns a byte of the arena, in turn: for the byte under the pointer, or the selected one.
+//! The owners of a byte of the arena over time: of the byte under the pointer, or of the selected one.
 
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
@@ -11,14 +11,14 @@ use crate::studio::widgets::button::{role_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Align, Button, Key, Layout, RichText, Ui};
 
-/// What is typed.
+/// The text that is being typed.
 #[derive(Default)]
 pub struct ByteOwnersPanel {
     typed: String,
     is_wrong: bool,
 }
 
-/// Owners listed before the rest is counted only.
+/// The number of owners that are listed; the others are only counted.
 const LISTED: usize = 12;
 
 /// Shows the owners. `pointer` is the operation and the byte under the pointer.
@@ -41,7 +41,10 @@ pub fn byte_owners_ui(
         (Some((op, byte)), _) if byte < plan.arena.arena_bytes => (byte, Some(op)),
         (_, Some(byte)) => (byte, view.scrub),
         _ => {
-            weak_ui(ui, "Point at the map, or type an offset, to see who owns that byte in turn.");
+            weak_ui(
+                ui,
+                "Point at the map, or type an offset, to see which buffers use that byte, one after the other.",
+            );
             return;
         }
     };
@@ -51,7 +54,7 @@ pub fn byte_owners_ui(
         around_ui(ui, plan, &owners, op);
     }
     if owners.buffers.is_empty() {
-        weak_ui(ui, "Nobody ever owns it: a gap that the placement leaves.");
+        weak_ui(ui, "No buffer uses it: the placement leaves a gap here.");
     }
     for id in owners.buffers.iter().take(LISTED) {
         owner_ui(ui, plan, *id, op, commands);
@@ -61,11 +64,11 @@ pub fn byte_owners_ui(
     }
 }
 
-/// The field for an offset or a stretch, which selects it.
+/// The field for an offset or a range, which selects it.
 fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut ByteOwnersPanel, commands: &mut CommandQueue) {
-    let name = "Byte or stretch of the arena";
+    let name = "Byte or range of the arena";
     let response = ui.scope(|ui| {
-        // The lines around it are closer than a field can be.
+        // Text lines have less space between them than a field needs.
         (ui.spacing_mut().interact_size.y, ui.spacing_mut().button_padding) = (24.0, egui::Vec2::new(6.0, 3.0));
         text_line_ui(ui, &mut panel.typed, name, "0x1200, 4 KiB, or from..to", f32::INFINITY)
     });
@@ -83,17 +86,17 @@ fn offset_ui(ui: &mut Ui, plan: &PlanView, panel: &mut ByteOwnersPanel, commands
     }
     if panel.is_wrong {
         let text = format!(
-            "No byte of the arena. It has {}: type 4096, 0x1000, 4 KiB, or 0..4 KiB.",
+            "Not a byte of the arena, which has {}: type 4096, 0x1000, 4 KiB, or 0..4 KiB.",
             Bytes(plan.arena.arena_bytes)
         );
         ui.add(egui::Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).error)).wrap());
     }
 }
 
-/// Who wrote and who reads the byte around an operation.
+/// The writer and the readers of the byte around an operation.
 fn around_ui(ui: &mut Ui, plan: &PlanView, owners: &ByteOwners, op: usize) {
     let around = owners.around(&plan.arena, op);
-    // What is there before the step was written by the step before, or by the host.
+    // Bytes that exist before the step were written by the preceding step, or by the host.
     let line = |what: &str, found: Option<usize>, none: &str| match found {
         Some(at) => format!("{what} op {at}"),
         None => none.to_owned(),
@@ -108,7 +111,7 @@ fn around_ui(ui: &mut Ui, plan: &PlanView, owners: &ByteOwners, op: usize) {
     );
 }
 
-/// An owner, with the operations in which it is; a click selects it.
+/// An owner, with the operations during which it is alive; a click selects it.
 fn owner_ui(ui: &mut Ui, plan: &PlanView, id: BufferId, op: Option<usize>, commands: &mut CommandQueue) {
     let Some(r) = plan.arena.rect(id) else { return };
     ui.horizontal(|ui| {

@@ -20,26 +20,26 @@ use crate::studio::widgets::keyboard::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, Response, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
-/// What the panel remembers between frames.
+/// The state of the panel.
 #[derive(Debug, Default)]
 pub struct CapturePanel {
     pub shown: Shown,
-    /// The rows as they are folded, and what they were made of: revisions of plan, document and folds.
+    /// The folded rows, and what they depend on: revisions of plan, document and folds.
     lines: Vec<CaptureLine>,
-    /// Letters of the longest text in every column, by what is shown.
+    /// The number of characters of the longest text in every column, by the kind of cells.
     longest: [[usize; COLUMNS.len()]; Shown::ALL.len()],
     made_for: Option<(u64, u64, u64)>,
-    /// The row that the keys have led to.
+    /// The row that was reached by keyboard.
     at: Option<usize>,
     /// The selection that was last brought into view.
     selected: Option<Selection>,
 }
 
 impl CapturePanel {
-    /// Folds the rows anew where something about them changed.
+    /// Updates the folded rows if something about them has changed.
     fn make_lines(&mut self, view: &CapturePanelView<'_>, buffers: &CaptureView) {
         let made = view.made_of;
-        // The rows of an older network stay as they were folded: its layers are not those of the network on screen.
+        // The rows of an older network keep their folds: its layers are not those of the network on screen.
         let stays = view.shown.is_stale && self.made_for.is_some_and(|m| m.0 == made.0);
         if stays || self.made_for == Some(made) {
             return;
@@ -96,14 +96,14 @@ pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CaptureP
     constants_ui(ui, &buffers.constants, commands);
 }
 
-/// The least and the largest width of the names, and of a cell, in points.
+/// The smallest and the largest width of the names, and of a cell, in points.
 const NAME: [f32; 2] = [80.0, 160.0];
 const CELL: [f32; 2] = [40.0, 256.0];
 
-/// Points that each level of nesting moves a name to the right.
+/// The indentation of a name for each level of nesting, in points.
 const INDENT: f32 = 8.0;
 
-/// The table of buffers, which takes what its rows need, up to a good half.
+/// The table of buffers, which is as high as its rows, but at most slightly more than half of the panel.
 fn layers_ui(
     ui: &mut Ui,
     view: &CapturePanelView<'_>,
@@ -160,7 +160,7 @@ fn layers_ui(
     }
 }
 
-/// The table as a whole takes the keyboard, like the list of layers.
+/// The table as a whole has the keyboard focus, like the list of layers.
 fn keyboard_ui(ui: &mut Ui, id: Id, height: f32, rows: usize) -> Response {
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), height));
     let frame = list_ui(ui, id, room, &format!("Buffers by layer, {}", plain_count(rows, "row")));
@@ -171,7 +171,7 @@ fn keyboard_ui(ui: &mut Ui, id: Id, height: f32, rows: usize) -> Response {
     frame
 }
 
-/// A table of at most this height with columns of these widths, which brings a row into view.
+/// A table of at most this height with columns of these widths, scrolled so that a row is visible.
 fn table<'a>(
     ui: &'a mut Ui,
     name: f32,
@@ -193,8 +193,8 @@ fn table<'a>(
     table
 }
 
-/// The widths of the names and of the other columns, whose longest texts have so many letters. A shape is shown whole,
-/// as half of one says nothing: where the columns have no room side by side, the table is moved.
+/// The widths of the names and of the other columns, given the lengths of their longest texts. A shape is always shown
+/// whole: if the columns do not fit side by side, the table scrolls.
 fn widths(ui: &Ui, lines: &[CaptureLine], longest: [usize; COLUMNS.len()]) -> (f32, [f32; COLUMNS.len()]) {
     let widths = longest.map(|n| theme::mono_width(ui, n).clamp(CELL[0], CELL[1]));
     let name =
@@ -205,7 +205,7 @@ fn widths(ui: &Ui, lines: &[CaptureLine], longest: [usize; COLUMNS.len()]) -> (f
     (name, widths.map(|w| w + more))
 }
 
-/// True where a row, or what is folded into it, belongs to the selection.
+/// True if a row, or something folded into it, belongs to the selection.
 fn is_selected(view: &CapturePanelView<'_>, line: &CaptureLine) -> bool {
     let related = &view.shown.related.layers;
     let is_folded = line.fold.as_ref().is_some_and(|(_, folded)| *folded);
@@ -214,7 +214,7 @@ fn is_selected(view: &CapturePanelView<'_>, line: &CaptureLine) -> bool {
     !view.shown.is_stale && (own || is_folded && within.any(|l| related.contains(l)))
 }
 
-/// Walks through the rows by keyboard: arrows select, and fold and unfold. Gives the row to bring into view.
+/// Handles the keyboard: arrows select, and fold and unfold. Returns the row to scroll to.
 fn walk_ui(
     ui: &Ui,
     view: &CapturePanelView<'_>,
@@ -227,7 +227,7 @@ fn walk_ui(
     let mut jump = None;
     if panel.selected.as_ref() != Some(selected) {
         let own = |l: &CaptureLine| l.layer.as_ref().is_some_and(|p| *selected == Selection::Layer(p.clone()));
-        // What the keys have led to is in view already.
+        // A row that was reached by keyboard is visible already.
         jump = lines.iter().position(own).filter(|at| panel.at != Some(*at));
         panel.at = jump.or(panel.at);
         panel.selected = Some(selected.clone());
@@ -249,7 +249,7 @@ fn walk_ui(
     jump
 }
 
-/// What is before the name of a row, in points.
+/// The width of what is before the name of a row, in points.
 fn name_indent(line: &CaptureLine) -> f32 {
     line.depth as f32 * INDENT + if line.fold.is_some() { 22.0 } else { 0.0 }
 }
@@ -261,7 +261,7 @@ struct Drawn<'a> {
     related: &'a Related,
 }
 
-/// A column of a row, the name first; true where the name was pressed.
+/// Draws a column of a row, the name first; returns true if the name was pressed.
 fn line_ui(
     ui: &mut Ui,
     drawn: &Drawn<'_>,
@@ -280,7 +280,7 @@ fn line_ui(
     false
 }
 
-/// The name of a row, with the sign that folds it; true where it was pressed.
+/// The name of a row, with the button that folds it; true if it was pressed.
 fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, commands: &mut CommandQueue) -> bool {
     ui.spacing_mut().item_spacing.x = 2.0;
     ui.add_space(line.depth as f32 * INDENT);
@@ -301,7 +301,7 @@ fn name_ui(ui: &mut Ui, line: &CaptureLine, is_at: bool, commands: &mut CommandQ
     true
 }
 
-/// What the tensors of a folded row have together.
+/// The totals of the tensors of a folded row.
 fn sum_ui(ui: &mut Ui, cell: Option<&SumCell>, shown: Shown) {
     let c = theme::colors(ui);
     let Some(cell) = cell else { return drop(ui.label(RichText::new("–").color(c.weak))) };
@@ -327,7 +327,7 @@ fn cell_ui(ui: &mut Ui, cell: Option<&Cell>, drawn: &Drawn<'_>, commands: &mut C
 }
 
 fn constants_ui(ui: &mut Ui, rows: &[ConstantRow], commands: &mut CommandQueue) {
-    // In a narrow window the operation, which says most, keeps its room.
+    // In a narrow window the operation, which is the most important column, keeps its width.
     let widths = if ui.available_width() < 480.0 { [84.0, 100.0, 84.0] } else { [96.0, 130.0, 150.0] };
     let table = TableBuilder::new(ui)
         .id_salt("constants")

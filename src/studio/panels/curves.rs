@@ -1,4 +1,4 @@
-//! The plots of a run: which there are, how they are laid out, and what the step measures for them.
+//! The plots of a run, their layout, and the metrics that the step computes for them.
 
 use crate::model::losses::SoftmaxCrossEntropy;
 use crate::model::{LossSpec, Preset};
@@ -16,23 +16,23 @@ use crate::studio::widgets::plot::{Curve, PlotFrame, PlotSpec, PlotView, plot_ui
 use crate::studio::widgets::recording_strip::{StripSpec, recording_strip_ui};
 use egui::{Align, Layout, Ui, Vec2};
 
-/// Every plot by its title, and what it shows.
+/// Every plot with its title and description.
 const PLOTS: [(&str, &str); 7] = [
     ("Loss", "Loss of the batches, and of the held-out samples"),
-    ("Accuracy", "Share classified right, of the batches and of the held-out samples"),
+    ("Accuracy", "Share that is classified correctly, of the batches and of the held-out samples"),
     ("Step time", "Time of every step on the host"),
-    ("Step times", "Histogram of the last 4096 steps, with eager beside replay once that is measured"),
+    ("Step times", "Histogram of the last 4096 steps; after Measure eager, eager steps beside replayed ones"),
     ("Update", "The largest change of any parameter, by step"),
     ("Update by layer", "The largest change of any parameter of each layer"),
-    ("Learning rate", "What each step read as its learning rate"),
+    ("Learning rate", "The learning rate of each step"),
 ];
 
-/// The least height of a plot with its title, in points.
+/// The smallest height of a plot with its title, in points.
 const LEAST: f32 = 168.0;
 /// The height of the strip of recordings, in points.
 const STRIP: f32 = 10.0;
 
-/// The menu that shows and hides plots, and says what the next run measures.
+/// The menu that shows and hides plots, and shows which metrics the next run computes.
 pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     let response = ui.menu_button("Plots", |ui| {
         for (title, about) in PLOTS {
@@ -47,14 +47,14 @@ pub fn plots_menu_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQu
     response.response.on_hover_text("Which plots are shown, and what the next run measures");
 }
 
-/// What the next run measures inside its step.
+/// The metrics that the next run computes inside its step.
 pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQueue) {
     let mut metrics = view.metrics;
     let before = metrics;
     weak_ui(ui, "Measured inside the step, from the next run on");
     let prices = view.prices;
-    let accuracy = "Share of the batch classified right";
-    let updates = "How far parameters move, in whole and by layer, and the length of the gradient";
+    let accuracy = "Share of the batch that is classified correctly";
+    let updates = "The change of parameters, in total and by layer, and the norm of the gradient";
     let groups =
         [(&mut metrics.accuracy, "Accuracy", accuracy), (&mut metrics.updates, "Updates and gradient norm", updates)];
     for (i, (on, name, about)) in groups.into_iter().enumerate() {
@@ -64,7 +64,7 @@ pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQue
         ui.checkbox(on, name).on_hover_text(about);
         if let Some(p) = prices {
             let (added, share) = (p.added_us[i], p.added_us[i] / p.step_us.max(1e-6) * 100.0);
-            // Less than the machine's noise is reported as such.
+            // A cost that is smaller than the noise is reported as such.
             let price = if share < 0.5 { "no measurable cost".to_owned() } else { format!("{share:.1}% of a step") };
             let exact =
                 format!("{added:+.2} µs on a step of {} without it", format::micros(f64::from(p.step_us - added)));
@@ -87,7 +87,7 @@ pub fn metrics_ui(ui: &mut Ui, view: &MetricsView<'_>, commands: &mut CommandQue
     }
 }
 
-/// Why training and held-out loss of the same network differ; empty where nothing but the samples makes them.
+/// Why training and held-out loss of the same network differ; empty if they differ only in their samples.
 fn loss_note(preset: Option<&Preset>) -> String {
     match preset.map(|p| p.loss) {
         Some(LossSpec::SoftmaxCrossEntropy(SoftmaxCrossEntropy { label_smoothing })) if label_smoothing > 0.0 => {
@@ -100,7 +100,7 @@ fn loss_note(preset: Option<&Preset>) -> String {
     }
 }
 
-/// A plot of a run with the settings that the user chose for it, and nothing but its curve.
+/// A plot of a run with the user's settings, and only its own curve.
 fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, curve: Curve<'a>) -> PlotSpec<'a> {
     PlotSpec {
         title,
@@ -122,22 +122,22 @@ fn plot_of<'a>(view: &TrainView<'a>, title: &'static str, unit: &'static str, cu
     }
 }
 
-/// Whether a plot's axis is logarithmic: as the user chose it, otherwise `or`.
+/// Whether a plot's axis is logarithmic: the user's choice, otherwise `or`.
 fn log_of(view: &TrainView<'_>, title: &str, or: bool) -> bool {
     view.plots.plot_log.get(title).copied().unwrap_or(or)
 }
 
-/// What is said beside plots, in words.
+/// The text beside plots.
 struct Notes {
     loss: String,
-    /// What is not known of the changes by layer.
+    /// What is not known about the changes by layer.
     layers: String,
 }
 
 impl Notes {
     fn of(run: &RunView<'_>) -> Self {
         let h = run.history;
-        // A run that an older version began has none of its first steps.
+        // A run that was started by an older version lacks its first steps.
         let late = h.layers.first_step().filter(|first| first * 10 > h.curves.loss.raw.len() as u64 && *first > 1);
         let since = |first| {
             format!("Changes by layer are known from step {} on: those before it were not kept.", format::exact(first))
@@ -147,7 +147,7 @@ impl Notes {
     }
 }
 
-/// Loss and accuracy, with their points on held-out samples.
+/// Loss and accuracy, with their points for held-out samples.
 fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     let run = &view.run;
     let h = run.history;
@@ -178,8 +178,7 @@ fn learning_plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a
 fn plots<'a>(view: &TrainView<'a>, notes: &'a Notes) -> Vec<PlotSpec<'a>> {
     let (h, shown) = (view.run.history, &view.plots);
     let mut plots = learning_plots(view, notes);
-    // A machine that does something else for a moment makes a step a hundred times longer: only a logarithmic axis
-    // shows both.
+    // Other load on the machine can make a step a hundred times slower: only a logarithmic axis shows both.
     let clock = if shown.is_timed_on_device { "by the device's clock" } else { "on the host" };
     let time = plot_of(view, "Step time", clock, Curve::Smoothed(&h.curves.step_us));
     plots.push(PlotSpec { value: format::micros, tick: time_tick, log: log_of(view, "Step time", true), ..time });
@@ -263,7 +262,7 @@ pub fn plots_ui(ui: &mut Ui, view: &TrainView<'_>, axes: &mut PlotView, commands
     });
 }
 
-/// Whether the steps of the run differ in their recordings, and it is known which each used.
+/// Whether the steps of the run use several recordings, and it is known which step used which.
 fn has_strip(view: &TrainView<'_>) -> bool {
     let kinds = view.plots.kinds;
     kinds.len() == view.run.history.curves.loss.raw.len() && kinds.are_known()
@@ -273,7 +272,7 @@ fn has_strip(view: &TrainView<'_>) -> bool {
 fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), egui::Sense::hover());
     let Some((first, last)) = steps_in(frame.steps, view.kinds.len()) else { return };
-    // A step has the room from half a step before it to half a step after it.
+    // A step extends from half a step before it to half a step after it.
     let [left, right] = [first as f64 - 0.5, last as f64 + 0.5].map(|step| frame.x.clamp(frame.x_of(step)));
     let x = egui::Rangef::new(left.max(rect.left()), right.min(rect.right()));
     let (kinds, steps) = (view.kinds, [first - 1, last]);
@@ -281,19 +280,20 @@ fn strip_ui(ui: &mut Ui, view: &PlotsView<'_>, frame: PlotFrame) {
     recording_strip_ui(ui, response, &spec);
 }
 
-/// The first and the last step, counted from 1, between two ends of an axis; nothing where there is none.
+/// The first and the last step, counted from 1, between two ends of an axis; `None` if there is none.
 fn steps_in([from, to]: [f64; 2], count: usize) -> Option<(usize, usize)> {
     let (first, last) = (from.ceil().max(1.0) as usize, to.floor().max(0.0) as usize);
     let last = last.min(count);
     (first <= last).then_some((first, last))
 }
 
-/// The histogram of step times, with eager beside replay where that was measured.
+/// The histogram of step times, with eager and replayed steps if they were measured.
 fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let mut all = vec![Bars { name: "Run", histogram: view.times, color: c.weak }];
     if let Some(two) = view.both_ways {
-        // The run's own times include what else the machine did; side by side stand those that were taken in turn.
+        // The run's own times include other load on the machine, so the comparison uses those that were measured
+        // alternately.
         all = vec![
             Bars { name: "Eager", histogram: &two.eager, color: HIGH },
             Bars { name: "Replay", histogram: &two.replay, color: LOW },
@@ -306,8 +306,10 @@ fn times_ui(ui: &mut Ui, view: &PlotsView<'_>, height: f32, commands: &mut Comma
             (_, true) => drop(weak_ui(ui, "measuring…")),
             (Some(two), false) => {
                 let text = format!("eager takes {:.2}× as long", two.ratio());
-                weak_ui(ui, text)
-                    .on_hover_text(format!("Medians of steps taken in turn, at step {}", format::exact(two.step)));
+                weak_ui(ui, text).on_hover_text(format!(
+                    "Medians of steps that ran in alternation, at step {}",
+                    format::exact(two.step)
+                ));
             }
             (None, false) => {}
         }

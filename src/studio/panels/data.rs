@@ -1,4 +1,4 @@
-//! The data: where it comes from, what is held out, what its samples, classes and features look like.
+//! The data: its source, the held-out part, and views of its samples, classes and features.
 
 use crate::data::tokenized_share;
 use crate::model::DataSource;
@@ -24,10 +24,10 @@ use egui::{Align, ComboBox, Layout, Rect, RichText, ScrollArea, Sense, Ui, Vec2}
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
 
-/// Time between two drawings of how far a text is.
+/// Time between two updates of the progress of a text.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 
-/// What is shown of the samples.
+/// The page of the samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shown {
     #[default]
@@ -40,22 +40,22 @@ enum Shown {
 }
 
 impl Shown {
-    /// Whether it shows all samples, whatever the filter says.
+    /// Whether it shows all samples, regardless of the filter.
     const fn is_of_all(self) -> bool {
         matches!(self, Self::Features | Self::Series)
     }
 }
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct DataPanel {
     shown: Shown,
     class: Option<usize>,
     held_out: Option<bool>,
-    /// The samples that pass the filter, and what the list was made for.
+    /// The samples that pass the filter, and what the list depends on.
     list: Vec<u32>,
     made_for: Option<(u64, Option<usize>, Option<bool>)>,
-    /// Rises with every list.
+    /// Increases with every list.
     generation: u64,
     strips: Strips,
     texts: TextSamples,
@@ -74,15 +74,16 @@ impl DataPanel {
     }
 }
 
-/// The width of the column of facts, in points.
+/// The width of the column of statistics, in points.
 const SIDE: f32 = 232.0;
-/// How much of their colour samples keep that are not those of the document.
+/// The opacity of samples that are not those of the document.
 const FAINT: f32 = 0.45;
-/// What samples are that neither train nor are held out.
-const ABOUT_NEITHER: &str = "Samples between the two parts: they share values with held-out ones, so they do not train";
-/// Columns of values that a table shows.
+/// The name of samples that neither train nor are held out.
+const ABOUT_NEITHER: &str =
+    "Samples between the two parts: they share values with held-out samples, so they are not used for training";
+/// The largest number of columns of values in a table.
 const COLUMNS: usize = 12;
-/// What a table shows of a sample before its values.
+/// The columns of a table before the values of a sample.
 const FACTS: [&str; 3] = ["sample", "split", "target"];
 
 /// Shows the panel.
@@ -99,7 +100,7 @@ pub fn data_ui(
             ui.set_width(SIDE);
             ScrollArea::vertical().id_salt("data facts").auto_shrink([false, false]).show(ui, |ui| {
                 ui.set_max_width(SIDE - 8.0);
-                // The same fields as in the network's panel: whichever is used, the document changes.
+                // The same fields as in the network's panel; both change the document.
                 if let Some(section) = view.section {
                     section_ui(ui, section, true, drafts, commands);
                 }
@@ -116,7 +117,7 @@ pub fn data_ui(
                 None => nothing_ui(ui, view),
             }
             if view.has_problem && view.loaded.is_some() {
-                // A plot keeps its own colours, so the ground is drawn over it.
+                // A plot has its own colours, so the background is drawn over it.
                 let ground = ui.visuals().panel_fill.gamma_multiply(1.0 - FAINT);
                 ui.painter().rect_filled(ui.min_rect(), 0, ground);
             }
@@ -137,7 +138,7 @@ fn choose_ui(ui: &mut Ui, view: &DataPanelView<'_>, commands: &mut CommandQueue)
     }
 }
 
-/// A button for every file that a source names; `input` is the one that it belongs to, where several are joined.
+/// A button for every file that a source names; `input` is the input that it belongs to, if several are joined.
 fn files_ui(ui: &mut Ui, source: &DataSource, input: Option<(usize, &String)>, commands: &mut CommandQueue) {
     let files: &[(&str, &'static str)] = match source {
         DataSource::Csv { .. } | DataSource::Npz { .. } | DataSource::Series { .. } => &[("Choose file…", "data.path")],
@@ -165,7 +166,7 @@ fn nothing_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     if view.source.is_none() {
         empty_ui(ui, "No data yet", "Choose where samples come from in the field data at the left.");
     } else if view.has_problem {
-        empty_ui(ui, "The data cannot be loaded", "What is wrong is said at the left, with what to do about it.");
+        empty_ui(ui, "The data cannot be loaded", "The problem is described at the left, with what to do about it.");
     } else {
         loading_ui(ui);
     }
@@ -202,19 +203,23 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     ui.spacing_mut().interact_size.y = 18.0;
     let has_problem = view.has_problem;
     if has_problem {
-        // The files are looked at again, so that what is wrong goes when they are put right.
+        // The files are checked again, so that the message disappears once they are corrected.
         ui.ctx().request_repaint_after(view.retry_after);
     }
     let Some(data) = view.loaded else { return };
     title_ui(ui, "Loaded");
     if !view.is_current {
-        let what = if has_problem { "These samples are those from before the change." } else { "loading…" };
+        let what = if has_problem { "These are the samples from before the change." } else { "loading…" };
         weak_ui(ui, what);
     }
     if has_problem {
         ui.set_opacity(FAINT);
     } else if view.is_current && data.misfit.is_some() {
-        problem_ui(ui, "This data does not fit the network.", "The network at the left marks what to change.");
+        problem_ui(
+            ui,
+            "This data does not fit the network.",
+            "The fields to change are marked in the network at the left.",
+        );
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(data.set.len()));
@@ -273,10 +278,10 @@ fn split_bar_ui(ui: &mut Ui, data: &DataView) {
 fn samples_ui(ui: &mut Ui, data: &DataView, view: &DataPanelView<'_>, panel: &mut DataPanel) {
     let mut choices = Vec::new();
     if text_input(&data.set).is_some() {
-        choices.push((Shown::Text, "Text", "Samples as text, with what the network is to answer"));
+        choices.push((Shown::Text, "Text", "Samples as text, with the targets"));
     }
     if data.series.is_some() {
-        choices.push((Shown::Series, "Series", "The whole series, with what one sample sees and learns"));
+        choices.push((Shown::Series, "Series", "The whole series, with the input and the target of one sample"));
     }
     if data.picture.is_some() {
         choices.push((Shown::Samples, "Samples", "Samples as pictures"));
@@ -352,11 +357,11 @@ fn filter_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     let noun = if panel.list.len() == 1 { "sample" } else { "samples" };
     let text = format!("{} {noun}", format::exact(panel.list.len() as u64));
     let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
-    // A number is not broken at its thousands.
+    // A number is not wrapped at its thousands separators.
     ui.add(egui::Label::new(text).extend());
 }
 
-/// Samples as pictures, as many as fit beside each other; only rows in view are made.
+/// Samples as pictures, as many in a row as fit; only visible rows are drawn.
 fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     const CELL: f32 = 56.0;
     const CAPTION: f32 = 16.0;
@@ -396,7 +401,7 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
                     c.text,
                 );
                 if held {
-                    // A letter and a place, not a colour alone.
+                    // Shown by a letter and a position, not only by colour.
                     ui.painter().text(
                         square.right_bottom() + Vec2::new(0.0, 2.0),
                         egui::Align2::RIGHT_TOP,
@@ -410,7 +415,7 @@ fn grid_ui(ui: &mut Ui, data: &DataView, panel: &mut DataPanel) {
     });
 }
 
-/// Says of which inputs not every value is shown.
+/// Reports the inputs whose values are not all shown.
 fn left_out_ui(ui: &mut Ui, data: &DataView, columns: &[TableColumn]) {
     for (at, input) in data.set.inputs.iter().enumerate() {
         let shown = columns.iter().filter(|column| column.input == at && column.value.is_some()).count();
@@ -423,13 +428,14 @@ fn left_out_ui(ui: &mut Ui, data: &DataView, columns: &[TableColumn]) {
 }
 
 fn table_ui(ui: &mut Ui, data: &DataView, list: &[u32]) {
-    // A text has one column; its tokens are no numbers that anybody reads.
+    // A text has one column; the numbers of its tokens are not useful to read.
     let columns = table_columns(&data.set, COLUMNS);
     left_out_ui(ui, data, &columns);
     let shown = columns.len();
     let scroll = ScrollArea::horizontal().id_salt("sample table across").auto_shrink([false, false]);
     scroll.show_viewport(ui, |ui, viewport| {
-        // What names a sample stays where its values are moved sideways, the target too where there is room.
+        // The columns that identify a sample stay visible when its values are scrolled horizontally, including the
+        // target if there is space.
         let frozen = Frozen::new(ui, viewport, if viewport.width() > 480.0 { FACTS.len() } else { 1 });
         let mut table = TableBuilder::new(ui)
             .id_salt("sample table")

@@ -8,7 +8,7 @@ use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use egui::{Align, Layout, RichText, ScrollArea, Ui};
 use egui_extras::{Column, TableBuilder};
 
-/// What the table shows of a feature.
+/// The columns of the table.
 const FEATURES: [&str; 5] = ["feature", "least", "largest", "mean", "std"];
 
 /// Shows the table.

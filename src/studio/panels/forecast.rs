@@ -1,4 +1,4 @@
-//! What the network forecasts for a stretch of a series, behind what it saw and beside what came.
+//! The network's forecast for a window of a series, after its input and beside the actual values.
 
 use crate::data::Dataset;
 use crate::studio::panels::inside::stepper_ui;
@@ -10,7 +10,7 @@ use crate::train::{Forecast, ForecastWindow};
 use egui::{Button, RichText, Ui};
 use egui_plot::{Legend, Line, LineStyle, MarkerShape, Plot, PlotPoints, Points, VLine};
 
-/// What the page remembers.
+/// The state of the page.
 #[derive(Default)]
 pub struct ForecastPage {
     window: usize,
@@ -45,7 +45,7 @@ pub fn forecast_ui(ui: &mut Ui, forecast: &Forecast, set: &Dataset, part: &str, 
     plot_ui(ui, forecast, window, set, page.column);
 }
 
-/// How far the forecasts of a column are from what came, beside repeating the last value.
+/// The errors of the forecasts of a column, compared with those of repeating the last value.
 fn errors_ui(ui: &mut Ui, forecast: &Forecast, column: usize) {
     let Some(error) = forecast.errors.get(column) else { return };
     let number = format::number;
@@ -95,6 +95,6 @@ fn plot_ui(ui: &mut Ui, forecast: &Forecast, window: &ForecastWindow, set: &Data
         plot.points(marks.shape(MarkerShape::Diamond));
     });
     let text = |points: &[[f64; 2]]| points.iter().map(|p| format::number(p[1])).collect::<Vec<_>>().join(", ");
-    let label = format!("Forecast of sample {}: {}; what came: {}", window.sample, text(&guess), text(&truth));
+    let label = format!("Forecast of sample {}: {}; actual values: {}", window.sample, text(&guess), text(&truth));
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &label));
 }

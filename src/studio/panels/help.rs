@@ -1,4 +1,4 @@
-//! The Help menu's pages: every key, and what this program is.
+//! The pages of the Help menu: every shortcut, and information about the program.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::shortcut_text::keys_text;
@@ -14,12 +14,12 @@ pub enum Page {
     About,
 }
 
-/// The page that is open, if any.
+/// The open page, if any.
 #[derive(Default)]
 pub struct Help {
     page: Option<Page>,
     search: String,
-    /// True until the search has the focus.
+    /// True until the search field has the focus.
     fresh: bool,
 }
 
@@ -30,7 +30,7 @@ impl Help {
     }
 }
 
-/// What the mouse and the keys do in places of their own: the place, and there the keys and what they do.
+/// The actions of the mouse and the keys in particular places: the place, and the keys with their actions.
 const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
     (
         "Arena",
@@ -51,9 +51,9 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
         "Layers",
         &[
             ("Up, Down, Home, End", "Selects a layer, while the list has the focus"),
-            ("Left", "Folds a block or a run of equal layers, and leads out of it to its head"),
-            ("Right", "Unfolds a block or a run of equal layers, and leads into it"),
-            ("Enter", "Leads into the fields of the layer, and back to the list"),
+            ("Left", "Folds a block or a sequence of equal layers, and moves to its first line"),
+            ("Right", "Unfolds a block or a sequence of equal layers, and moves into it"),
+            ("Enter", "Moves into the fields of the layer, and back to the list"),
             ("Delete", "Removes the layer"),
         ],
     ),
@@ -77,8 +77,8 @@ const IN_PLACE: [(&str, &[(&str, &str)]); 9] = [
     (
         "Everywhere",
         &[
-            ("Tab, Space", "Goes from control to control, and presses it"),
-            ("F6, Shift+F6", "Goes to the next panel, and to the one before; Tab moves inside it"),
+            ("Tab, Space", "Moves from control to control, and presses it"),
+            ("F6, Shift+F6", "Goes to the next panel, and to the previous one; Tab moves inside a panel"),
         ],
     ),
 ];
@@ -122,11 +122,11 @@ fn shortcuts_ui(ui: &mut Ui, search: &mut String, fresh: bool) {
     rows.retain(|(a, b, c)| query.is_empty() || format!("{a} {b} {c}").to_lowercase().contains(&query));
     ui.add_space(4.0);
     if rows.is_empty() {
-        weak_ui(ui, "Nothing of that name. Try fewer letters.");
+        weak_ui(ui, "No command has this name. Try fewer letters.");
     }
     let mut area = ScrollArea::vertical().id_salt("shortcut list").max_height(420.0).auto_shrink([false, true]);
     if fresh || field.changed() {
-        // A page that was just opened, or another list, begins at its top.
+        // A page that was just opened, or another list, starts at its top.
         area = area.vertical_scroll_offset(0.0);
     }
     area.show(ui, |ui| {

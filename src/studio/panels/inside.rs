@@ -1,4 +1,4 @@
-//! Pages that look into the network for one sample: which sample, which layer, and what was found.
+//! Pages that show the inside of the network for one sample: the choice of sample and layer, and the result.
 
 use crate::studio::commands::{AnswersPage, CommandQueue, PredictionsCommand, Selection, UiCommand};
 use crate::studio::panels::token_loss::{TokensPage, tokens_ui};
@@ -11,7 +11,7 @@ use crate::studio::widgets::button::{empty_ui, icon_ui, weak_ui};
 use crate::studio::widgets::heat_map::{HeatMapSpec, HeatMapState, heat_map_ui};
 use egui::{ComboBox, DragValue, RichText, Ui};
 
-/// What the pages remember.
+/// The state of the pages.
 #[derive(Default)]
 pub struct InsidePages {
     tokens: TokensPage,
@@ -19,7 +19,7 @@ pub struct InsidePages {
     states: HeatMapState,
 }
 
-/// Shows a page that looks into the network.
+/// Shows a page about the inside of the network.
 pub fn inside_ui(
     ui: &mut Ui,
     view: &PredictionsPanelView<'_>,
@@ -39,13 +39,13 @@ pub fn inside_ui(
     if view.layer.is_some() {
         ui.horizontal(|ui| layer_ui(ui, view, page, commands));
     }
-    // What is known of another layer or sample stays until the answer comes, and says what it is of.
+    // The result for another layer or sample stays until the answer arrives, with its own title.
     let found = view.inside.filter(|inside| belongs(page, inside));
     let Some(inside) = found else {
         return empty_ui(
             ui,
             "Looking inside…",
-            "It is answered between two steps; while a run trains, answers take at most 3% of its time.",
+            "This is computed between two steps; while a run trains, it takes at most 3% of its time.",
         );
     };
     let is_current = view.sample.is_some_and(|(_, _, sample)| sample == inside.asked.sample)
@@ -56,11 +56,11 @@ pub fn inside_ui(
         Found::Tokens(tokens) => tokens_ui(ui, tokens, &mut state.tokens),
         Found::Attention(attention) => attention_ui(ui, attention, view, &mut state.attention),
         Found::States(states) => states_ui(ui, states, view, &mut state.states),
-        Found::Nothing => empty_ui(ui, "Nothing found", "This sample has nothing of the kind; choose another one."),
+        Found::Nothing => empty_ui(ui, "Nothing found", "This sample has nothing to show here; choose another one."),
     }
 }
 
-/// Whether what was found is what a page shows.
+/// Whether the result belongs to a page.
 const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
     matches!(
         (page, &inside.found),
@@ -71,12 +71,13 @@ const fn belongs(page: AnswersPage, inside: &InsideView) -> bool {
     )
 }
 
-/// A choice of one among `count` by its number from 1 on; gives the place of another one that was chosen.
+/// A choice of one among `count` by its number from 1 on; returns the index of a newly chosen one.
 pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usize) -> Option<usize> {
     ui.spacing_mut().item_spacing.x = 4.0;
     let mut chosen = None;
-    let back =
-        ui.add_enabled_ui(place > 0, |ui| icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "The one before"));
+    let back = ui.add_enabled_ui(place > 0, |ui| {
+        icon_ui(ui, icons::BACK, &format!("Previous {noun}"), "Shows the previous one")
+    });
     if back.inner.clicked() {
         chosen = place.checked_sub(1);
     }
@@ -87,8 +88,9 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     }
     let part = if part.is_empty() { String::new() } else { format!("{part} ") };
     weak_ui(ui, format!("of {} {part}{noun}s", format::exact(count as u64)));
-    let on = ui
-        .add_enabled_ui(place + 1 < count, |ui| icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "The one behind"));
+    let on = ui.add_enabled_ui(place + 1 < count, |ui| {
+        icon_ui(ui, icons::FORWARD, &format!("Next {noun}"), "Shows the next one")
+    });
     if on.inner.clicked() {
         chosen = Some(place + 1);
     }
@@ -96,7 +98,7 @@ pub fn stepper_ui(ui: &mut Ui, noun: &str, part: &str, place: usize, count: usiz
     chosen
 }
 
-/// The choice of the layer, which is that of every view, and of the head.
+/// The choice of the layer, which is the selection of all views, and of the head.
 fn layer_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: AnswersPage, commands: &mut CommandQueue) {
     let Some(own) = view.layer else { return };
     let combo = ComboBox::from_id_salt("looked layer").selected_text(&own.label);
@@ -107,9 +109,7 @@ fn layer_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: AnswersPage, com
             }
         }
     });
-    response
-        .response
-        .widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is looked into"));
+    response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer that is shown"));
     if own.heads > 1 {
         let head = view.head.min(own.heads - 1);
         if let Some(head) = stepper_ui(ui, "head", "", head, own.heads) {
@@ -135,7 +135,7 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, inside: &InsideView,
             weak_ui(ui, format!("of sample {}, until the answer comes", inside.asked.sample));
         } else if view.is_running {
             weak_ui(ui, "follows the training")
-                .on_hover_text("Asked a few times a second, at most 3% of the run's time");
+                .on_hover_text("Updated a few times a second, in at most 3% of the run's time");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! The inspector: the facts of what is selected, with links to what it belongs to.
+//! The inspector: information about the selection, with links to everything that it belongs to.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -65,7 +65,7 @@ pub fn inspector_ui(
     });
 }
 
-/// What was measured of the selected operations: one of them, or those of a layer, node or kernel together.
+/// The measured time of the selected operations: of one operation, or of those of a layer, node or kernel together.
 fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
     let Some(measured) = shown.measured else { return };
     let ops: Vec<usize> = match shown.selection {
@@ -90,7 +90,7 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
             ui,
             "roofline share",
             &share,
-            "The floor, below which no operation goes, over the measured time",
+            "The least time that the machine needs for the operation, divided by the measured time",
             width,
         );
     }
@@ -119,7 +119,7 @@ fn group_ui(ui: &mut Ui, group: &Group, commands: &mut CommandQueue) {
     }
 }
 
-/// A fact on one line where it fits, otherwise its value below its label.
+/// A line with a label and a value; the value is below the label if they do not fit on one line.
 fn fact_ui(ui: &mut Ui, label: &str, value: &str, exact: &str, width: f32) {
     let fits = (label.chars().count() + value.chars().count()) as f32 * 7.0 < width - 12.0;
     let value = RichText::new(value).font(theme::mono());

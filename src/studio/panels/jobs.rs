@@ -1,4 +1,4 @@
-//! What runs in the background, in the status line: its name, how far it is, and a button that ends it.
+//! Background jobs in the status line: the name, the progress, and a button that cancels the job.
 
 use crate::studio::commands::CommandQueue;
 use crate::studio::theme;
@@ -8,7 +8,7 @@ use crate::studio::widgets::button::{named, weak_ui};
 use egui::{Button, Popup, PopupCloseBehavior, RichText, Sense, Shape, Stroke, Ui, Vec2};
 use std::f32::consts::TAU;
 
-/// Shows the first job, and the number of the others, which a press lists. Laid out from the right.
+/// Shows the first job, and the number of the others, which a click lists. Drawn from the right.
 pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], commands: &mut CommandQueue) {
     let Some((first, others)) = jobs.split_first() else { return };
     if !others.is_empty() {
@@ -27,7 +27,7 @@ pub fn jobs_ui(ui: &mut Ui, jobs: &[Job], commands: &mut CommandQueue) {
     job_ui(ui, first, commands);
 }
 
-/// One job, laid out from the right.
+/// One job, drawn from the right.
 fn job_ui(ui: &mut Ui, job: &Job, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 6.0;
     match job.cancel() {
@@ -47,8 +47,8 @@ fn job_ui(ui: &mut Ui, job: &Job, commands: &mut CommandQueue) {
     progress_ui(ui, job.progress);
 }
 
-/// The share that is done as a part of a circle; where that is not known, a part that goes round. It does not ask for
-/// frames: the window draws often enough while a job runs.
+/// The progress as a part of a circle; if it is not known, a rotating arc. It does not request frames, because the
+/// window is drawn often enough while a job runs.
 fn progress_ui(ui: &mut Ui, progress: Option<f32>) {
     const POINTS: usize = 24;
     let (rect, _) = ui.allocate_exact_size(Vec2::splat(12.0), Sense::hover());

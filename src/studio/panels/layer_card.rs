@@ -1,4 +1,4 @@
-//! One layer: its name and shape, its fields in place, what it costs, and what is wrong with it.
+//! One layer: its name and shape, its fields in place, its cost, and its mistakes.
 
 use crate::model::{FieldValue, LayerPath, ListId, ListPath};
 use crate::studio::commands::Edit;
@@ -14,24 +14,24 @@ use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keyboard::layers_id;
 use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
-/// Points that each level of nesting moves to the right.
+/// The indentation for each level of nesting, in points.
 const INDENT: f32 = 12.0;
 
 /// A layer that is being dragged.
 #[derive(Clone, Debug)]
 pub struct Dragged(pub LayerPath);
 
-/// What a card shows besides its layer.
+/// What a card shows in addition to its layer.
 #[derive(Clone, Copy)]
 pub struct CardOptions<'a> {
-    /// What a folded block holds, as a line.
+    /// The summary of a folded block.
     pub inside: Option<&'a Sum>,
     pub marked: bool,
-    /// Its first field takes the keyboard, or the first one with a mistake.
+    /// Whether its first field gets the keyboard focus, or the first one with a mistake.
     pub entered: bool,
 }
 
-/// Shows a card; gives the room that it took. Of a folded block it is the head.
+/// Shows a card; returns its rectangle. For a folded block it is the head.
 pub fn card_ui(
     ui: &mut Ui,
     card: &Card,
@@ -69,7 +69,7 @@ pub fn card_ui(
     rect
 }
 
-/// A row of the list, moved to the right by its nesting.
+/// A row of the list, indented by its nesting.
 pub(super) fn indented_ui(ui: &mut Ui, depth: usize, content: impl FnOnce(&mut Ui)) {
     ui.horizontal_top(|ui| {
         ui.spacing_mut().item_spacing.x = 0.0;
@@ -81,7 +81,7 @@ pub(super) fn indented_ui(ui: &mut Ui, depth: usize, content: impl FnOnce(&mut U
     });
 }
 
-/// The sign that folds and unfolds something of this name.
+/// The button that folds and unfolds an item with this name.
 pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, commands: &mut CommandQueue) {
     let command = FoldCommand::Set(fold, !folded);
     let info = command.info();
@@ -94,7 +94,7 @@ pub(super) fn fold_ui(ui: &mut Ui, fold: Fold, folded: bool, name: &str, command
     }
 }
 
-/// What folded layers have together; mistakes among them are not hidden.
+/// The totals of folded layers, including their mistakes.
 pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
     let line = RichText::new(facts).size(12.0).color(theme::colors(ui).weak);
     let response = ui.add(egui::Label::new(line).wrap().selectable(false).sense(Sense::CLICK));
@@ -105,7 +105,7 @@ pub(super) fn sum_ui(ui: &mut Ui, facts: String, problems: usize) -> Response {
     response
 }
 
-/// Selects the card's layer, and gives the keyboard to the list.
+/// Selects the card's layer, and gives the keyboard focus to the list.
 fn select_ui(ui: &Ui, card: &Card, commands: &mut CommandQueue) {
     commands.push(UiCommand::Select(Selection::Layer(card.path.clone())));
     ui.memory_mut(|m| m.request_focus(layers_id()));
@@ -139,7 +139,7 @@ fn head_ui(ui: &mut Ui, card: &Card, folded: bool, commands: &mut CommandQueue) 
                 .as_deref()
                 .map_or(("?", if card.problems.is_empty() { c.weak } else { c.error }), |s| (s, c.text));
             ui.label(RichText::new(shape).font(theme::mono()).color(color))
-                .on_hover_text("Output of one sample; ? where a problem before it hides it");
+                .on_hover_text("Output of one sample; ? if a problem in an earlier layer makes it unknown");
             // The rest of the line selects too.
             let rest = ui.available_size_before_wrap();
             let (_, response) = ui.allocate_exact_size(Vec2::new(rest.x.max(0.0), 20.0), Sense::CLICK);
@@ -166,7 +166,7 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
     });
 }
 
-/// Letters of a name that has room before its editor.
+/// The number of characters of a name that fit before its editor.
 const SHORT_NAME: usize = 10;
 
 /// Shows the fields of a layer.
@@ -184,7 +184,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
         ui.horizontal_top(|ui| {
             ui.spacing_mut().item_spacing.x = gap;
             for field in pair {
-                // The names of a choice need more room than numbers do, and alone it has it.
+                // The names of a choice need more space than numbers do, which is available if it is alone.
                 let is_alone = pair.len() == 1 && matches!(field.value, FieldValue::Choice(_) | FieldValue::Choose(_));
                 let width = if is_alone { whole } else { half };
                 ui.vertical(|ui| {
@@ -252,7 +252,7 @@ fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, comma
     let add = ui.add(Button::new(RichText::new(format!("{}  Add inside", icons::INTO)).size(12.0)).frame(false));
     named(&add, &format!("Add inside {label}"), true);
     egui::Popup::menu(&add).show(|ui| {
-        // A low window has no room for all of them at once.
+        // In a low window not all of them fit at once.
         let room = ui.ctx().content_rect().height() - 48.0;
         egui::ScrollArea::vertical().max_height(room).show(ui, |ui| {
             for kind in crate::model::LayerKind::ALL {
@@ -265,8 +265,7 @@ fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, comma
     });
 }
 
-/// Shows the head of one of a block's lists: its name, what is beside its layers, and what can be done with it. Gives
-/// the room that it took.
+/// Shows the head of one of a block's lists: its name, its other fields, and its commands. Returns its rectangle.
 pub fn list_head_ui(
     ui: &mut Ui,
     card: &Card,

@@ -1,4 +1,4 @@
-//! The parts of the window. Each draws a view model and pushes commands to a queue; none computes, locks or waits.
+//! The parts of the window. Each draws a view model and adds commands to a queue; none computes, locks or waits.
 
 pub mod arena;
 pub mod arena_numbers;

@@ -1,5 +1,4 @@
-//! Questions over everything else: what would be lost, and a path to type where the system has no file
-//! dialog.
+//! Modal dialogs: questions before something is lost, and the path to type if the system has no file dialog.
 
 use crate::studio::commands::{Action, DialogPurpose, Request};
 use crate::studio::theme;
@@ -13,35 +12,35 @@ use egui::text::{CCursor, CCursorRange};
 use egui::{Key, RichText, ScrollArea, TextEdit, Ui};
 use std::path::{Path, PathBuf};
 
-/// The question that is open, if any.
+/// The open dialog, if any.
 #[derive(Default)]
 pub struct Modals {
     path: Option<(DialogPurpose, String, bool)>,
     question: Option<Question>,
     /// A message with its whole text.
     message: Option<Notice>,
-    /// True until the first answer of what was just opened has the keyboard: Enter gives it.
+    /// True until the first answer of a newly opened dialog has the keyboard focus, so that Enter chooses it.
     fresh: bool,
-    /// What had the keyboard before a question, and has it again behind it.
+    /// The control that had the keyboard focus before a dialog, and gets it back afterwards.
     back: Back,
 }
 
-/// What the user must decide before anything is lost.
+/// A decision of the user before something is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Question {
-    /// This would lose edits that were not saved.
+    /// This would discard unsaved edits.
     Unsaved(Action),
-    /// This would lose trained weights that were not saved.
+    /// This would discard trained weights that were not saved.
     Weights(Action),
-    /// Another file is where a preset or weights are to be written.
+    /// There is another file at the path for a preset or weights.
     Replace(DialogPurpose, PathBuf),
-    /// The document's file was changed by others.
+    /// Another program has changed the document's file.
     Changed(PathBuf),
-    /// Kept runs are to be deleted.
+    /// Kept runs would be deleted.
     DeleteRuns(Vec<String>),
-    /// Runs in the trash are to be removed for good.
+    /// Runs in the trash would be deleted permanently.
     RemoveRuns(Vec<String>),
-    /// A run is to be continued, and another network is open: `change` says what is different in it.
+    /// A run would be continued while another network is open: `change` says what differs.
     Continue { id: String, change: String },
 }
 
@@ -52,9 +51,9 @@ pub enum Answer {
     DiscardThen(Action),
     SaveWeightsThen(Action),
     LoseWeightsThen(Action),
-    /// Yes: this is to happen.
+    /// Yes: performs this.
     Perform(Request),
-    /// Nothing is to happen, nor what waited for it.
+    /// Cancels this and the action that waited for it.
     Cancel,
 }
 
@@ -64,7 +63,7 @@ impl Modals {
         self.path = Some((what, start, true));
     }
 
-    /// Asks a question, in place of one that is open.
+    /// Asks a question, which replaces an open one.
     pub fn ask(&mut self, question: Question) {
         (self.question, self.fresh) = (Some(question), true);
     }
@@ -75,7 +74,7 @@ impl Modals {
     }
 }
 
-/// Shows the open question; gives its answer.
+/// Shows the open dialog; returns its answer.
 pub fn modals_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<Answer> {
     let typed = path_ui(ui, modals);
     message_ui(ui, modals);
@@ -85,7 +84,7 @@ pub fn modals_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<
     question_ui(ui, view, modals).or(typed)
 }
 
-/// The title of the field for a path, its button, and what to type.
+/// The title of the field for a path, the text of its button, and the hint.
 const fn path_words(what: DialogPurpose) -> (&'static str, &'static str, &'static str) {
     match what {
         DialogPurpose::Open => ("Open a preset by its path", "Open", "Type the path of a .json file."),
@@ -106,7 +105,7 @@ const fn path_words(what: DialogPurpose) -> (&'static str, &'static str, &'stati
     }
 }
 
-/// Shows the field for a path; gives what is to be done with it, or that it was closed without one.
+/// Shows the field for a path; returns the action for it, or that it was closed without one.
 fn path_ui(ui: &Ui, modals: &mut Modals) -> Option<Answer> {
     let (what, text, fresh) = modals.path.as_mut()?;
     let (title, action, hint) = path_words(*what);
@@ -120,7 +119,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals) -> Option<Answer> {
         let response = shown.response.response;
         if std::mem::take(fresh) {
             response.request_focus();
-            // What is there is a proposal: the first letter takes its place.
+            // The text is a proposal: typing replaces it.
             let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
             shown.state.cursor.set_char_range(Some(all));
             shown.state.store(ui.ctx(), response.id);
@@ -144,7 +143,7 @@ fn path_ui(ui: &Ui, modals: &mut Modals) -> Option<Answer> {
     answer
 }
 
-/// A question in words: its title, what is at stake, and the answers from right to left, the safe way on first.
+/// The text of a question: its title, what may be lost, and the answers from right to left, the safe one first.
 struct Wording {
     title: String,
     about: String,
@@ -152,7 +151,7 @@ struct Wording {
 }
 
 impl Question {
-    /// True where the first answer destroys what cannot be had back.
+    /// True if the first answer destroys something that cannot be restored.
     const fn is_final(&self) -> bool {
         matches!(self, Self::RemoveRuns(_))
     }
@@ -173,7 +172,7 @@ impl Question {
             Self::Weights(then) => Wording {
                 title: "Save the trained weights first?".into(),
                 about: format!(
-                    "Another network ends this run; its weights after {} are saved nowhere.",
+                    "Another network ends this run; its weights after {} are not saved.",
                     plain_count(usize::try_from(view.steps_done).unwrap_or(usize::MAX), "step")
                 ),
                 answers: vec![
@@ -187,7 +186,7 @@ impl Question {
             Self::Continue { id, change } => continue_wording(id, change, view),
             Self::Replace(what, path) => Wording {
                 title: format!("{} exists. Replace it?", name(path)),
-                about: format!("What is in {} now is lost.", path.display()),
+                about: format!("The current contents of {} are lost.", path.display()),
                 answers: vec![("Replace", Answer::Perform(what.request(path.clone(), true))), cancel],
             },
             Self::Changed(path) => Wording {
@@ -203,7 +202,7 @@ impl Question {
     }
 }
 
-/// Whether kept runs are to be deleted.
+/// The question whether kept runs should be deleted.
 fn delete_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
     let cancel = ("Cancel", Answer::Cancel);
     Wording {
@@ -214,39 +213,39 @@ fn delete_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
         about: {
             let is_open = view.trained_run.is_some_and(|own| ids.iter().any(|id| id == own));
             let open = if is_open { " The Train tab, which shows this run, is reset." } else { "" };
-            format!("Curves, weights and all go to the trash, from which they can be brought back.{open}")
+            format!("The run goes to the trash with its curves and weights, and can be restored from there.{open}")
         },
         answers: vec![("Delete", Answer::Perform(Request::DeleteRuns(ids.to_vec()))), cancel],
     }
 }
 
-/// Whether runs in the trash are to be removed for good.
+/// The question whether runs in the trash should be deleted permanently.
 fn remove_wording(ids: &[String], view: &ModalsView<'_>) -> Wording {
     let cancel = ("Cancel", Answer::Cancel);
     Wording {
         title: match ids {
-            [id] => format!("Delete {} for good?", view.trashed_name(id)),
-            _ => format!("Delete {} for good?", plain_count(ids.len(), "run")),
+            [id] => format!("Delete {} permanently?", view.trashed_name(id)),
+            _ => format!("Delete {} permanently?", plain_count(ids.len(), "run")),
         },
-        about: "Curves, weights and all are removed from the disk and cannot be brought back.".into(),
-        answers: vec![("Delete for good", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
+        about: "The run is removed from the disk with its curves and weights, and cannot be restored.".into(),
+        answers: vec![("Delete permanently", Answer::Perform(Request::RemoveRuns(ids.to_vec()))), cancel],
     }
 }
 
-/// Whether a run is to be continued in its own network.
+/// The question whether a run should be continued with its own network.
 fn continue_wording(id: &str, change: &str, view: &ModalsView<'_>) -> Wording {
     let cancel = ("Cancel", Answer::Cancel);
     Wording {
         title: format!("Open the network of {} to continue it?", view.run_name(id).unwrap_or_default()),
         about: format!(
             "The network that is open is another one ({change}), and a run continues with the one \
-                     it began with. To train the open one, press Train: that begins a run of its own."
+                     it began with. To train the open one, press Train: that starts a separate run."
         ),
         answers: vec![("Open and continue", Answer::Perform(Request::ContinueInOwnNetwork(id.to_owned()))), cancel],
     }
 }
 
-/// Shows a message whole, to read and to copy.
+/// Shows a whole message, which can be copied.
 fn message_ui(ui: &Ui, modals: &mut Modals) {
     let Some(message) = &modals.message else { return };
     let modal = theme::dialog(ui, "message").show(ui.ctx(), |ui| {
@@ -278,7 +277,7 @@ fn message_ui(ui: &Ui, modals: &mut Modals) {
 fn question_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<Answer> {
     let question = modals.question.as_ref()?;
     let (mut words, is_final) = (question.wording(view), question.is_final());
-    // The first answer is at the right end, and the keyboard goes from left to right.
+    // The first answer is at the right end, and the Tab key moves from left to right.
     words.answers.reverse();
     if modals.fresh {
         modals.back.remember(ui);
@@ -288,7 +287,7 @@ fn question_ui(ui: &Ui, view: &ModalsView<'_>, modals: &mut Modals) -> Option<An
         ui.add(egui::Label::new(RichText::new(words.title).font(theme::strong(15.0))).wrap());
         weak_ui(ui, words.about);
         ui.add_space(8.0);
-        // Enter gives the first answer, but never one that nothing brings back.
+        // Enter chooses the first answer, unless its effect cannot be undone.
         let safe = words.answers.iter().rposition(|(_, answer)| !is_final || *answer == Answer::Cancel);
         let labels: Vec<&str> = words.answers.iter().map(|(label, _)| *label).collect();
         let given = answers_ui(ui, &labels, |button, n| {

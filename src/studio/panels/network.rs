@@ -1,4 +1,4 @@
-//! The network panel: what comes in, the layers as cards, and how they are trained.
+//! The network panel: inputs, the layers as cards, and the training settings.
 
 use crate::model::{LayerPath, ListPath};
 use crate::studio::commands::Edit;
@@ -20,26 +20,26 @@ use crate::studio::widgets::keyboard::{layers_id, list_ui, row_by_keys, side_by_
 use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
 
-/// What the panel remembers.
+/// The state of the panel.
 pub struct NetworkPanel {
-    /// Heights of the rows as last drawn: those out of view are not laid out. A stale one is put right when its
-    /// row comes into view.
+    /// Heights of the rows as last drawn; rows that are not visible are not laid out. An outdated height is corrected
+    /// when its row becomes visible.
     heights: HashMap<RowKey, f32>,
-    /// The selection that was last brought into view.
+    /// The last selection that was scrolled to.
     shown: Selection,
-    /// The row that the keys have led to, where no selection says.
+    /// The row that was reached by keyboard, if it does not follow from the selection.
     at: Option<RowKey>,
-    /// The room of the list as last drawn.
+    /// The rectangle of the list as last drawn.
     frame: Rect,
-    /// The rows' keys, and what they were made of: revisions of document and folds.
+    /// The rows' keys, and what they depend on: revisions of document and folds.
     keys: Vec<RowKey>,
     keys_for: Option<(u64, u64)>,
-    /// The list begins at its top in the next frame: the document is another one.
+    /// Whether the list scrolls to its top in the next frame, because another document was opened.
     is_new: bool,
 }
 
 impl NetworkPanel {
-    /// Begins at the top of another document.
+    /// Scrolls to the top for another document.
     pub const fn begin(&mut self) {
         self.is_new = true;
     }
@@ -59,7 +59,7 @@ impl Default for NetworkPanel {
     }
 }
 
-/// A row by its layer, and by what it shows of it.
+/// Identifies a row by its layer, and by what it shows of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum RowKey {
     Card(LayerPath),
@@ -78,7 +78,7 @@ impl RowKey {
         }
     }
 
-    /// True where both stand for the same layer or run, folded or not.
+    /// True if both represent the same layer or sequence, folded or not.
     fn is(&self, other: &Self) -> bool {
         self == other || self.layer().is_some() && self.layer() == other.layer()
     }
@@ -92,7 +92,7 @@ impl RowKey {
     }
 }
 
-/// Where a dragged layer would land.
+/// The place where a dragged layer would be dropped.
 #[derive(Clone, Debug, PartialEq)]
 struct Landing {
     pub parent: ListPath,
@@ -115,7 +115,7 @@ pub fn network_ui(
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             command_icon_ui(ui, UiCommand::AddLayer, true, commands);
-            // One sign for both ways: what it does is what is left to do.
+            // One button for both directions: it does what is not done yet.
             if network.folds().next().is_some() {
                 let all = network.folds().all(|f| view.folds.is_folded(&f));
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
@@ -141,7 +141,7 @@ pub fn network_ui(
         cards_ui(ui, view, panel, drafts, commands);
         ui.add_space(8.0);
         for section in network.sections.iter().skip(1) {
-            // Beside its samples the Data tab says what is wrong with the data.
+            // If the Data tab is shown, it reports what is wrong with the data beside the samples.
             let says_problems = section.title != "Data" || !view.is_data_shown;
             section_ui(ui, section, says_problems, drafts, commands);
         }
@@ -149,7 +149,7 @@ pub fn network_ui(
     });
 }
 
-/// Shows the fields of a section; where `says_problems` is false, what is wrong is marked alone.
+/// Shows the fields of a section; if `says_problems` is false, mistakes are only marked.
 pub(super) fn section_ui(
     ui: &mut Ui,
     section: &Section,
@@ -176,16 +176,16 @@ pub(super) fn section_ui(
     }
 }
 
-/// The list of layers in a frame.
+/// The state of the list of layers during a frame.
 struct List<'a> {
     view: &'a NetworkPanelView<'a>,
     keys: &'a [RowKey],
-    /// The row to bring into view.
+    /// The row to scroll to.
     wanted: Option<RowKey>,
-    /// True where the fields of the row that the keys have led to take the keyboard.
+    /// True if the fields of the row that was reached by keyboard get the keyboard focus.
     enters: bool,
     width: f32,
-    /// True once a row was found where a dragged layer would land.
+    /// True once the drop target of a dragged layer was found.
     has_landing: bool,
 }
 
@@ -228,7 +228,7 @@ fn cards_ui(
         panel.at = Some(key.clone());
         list.wanted = Some(key);
     }
-    // Where there are no fields to enter, what is folded away is shown.
+    // If there are no fields to enter, folded layers are shown.
     let at_row = keys.iter().position(|k| list.enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
     let entered = at_row.and_then(|n| fold_row(network, view.rows.get(n)?, keys.get(n)?).1);
     let folded = entered.filter(|(_, folded)| *folded);
@@ -247,8 +247,8 @@ fn cards_ui(
     drop_ui(ui, landing, commands);
 }
 
-/// A row of the list; gives the room that it took, and where a dragged layer would land. One out of view is not laid
-/// out.
+/// Draws a row of the list; returns its rectangle, and the place where a dragged layer would be dropped. A row that is
+/// not visible is not laid out.
 fn list_row_ui(
     ui: &mut Ui,
     list: &List<'_>,
@@ -289,7 +289,7 @@ fn list_row_ui(
     (rect, landing)
 }
 
-/// A run's head or a card; gives the room that it took, and where a dragged layer would land.
+/// Draws a sequence's head or a card; returns its rectangle, and the place where a dragged layer would be dropped.
 fn row_ui(
     ui: &mut Ui,
     list: &List<'_>,
@@ -340,7 +340,7 @@ fn add_ui(ui: &mut Ui, width: f32, commands: &mut CommandQueue) {
     }
 }
 
-/// What folds a row.
+/// What a click on a row folds.
 fn fold_row(network: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
     let fold = match (row, key) {
         (Row::Run { folded, .. }, RowKey::Run(first)) => Some((Fold::Run(first.clone()), *folded)),
@@ -352,13 +352,13 @@ fn fold_row(network: &NetworkView, row: &Row, key: &RowKey) -> FoldRow {
     };
     let path = match key {
         RowKey::Card(path) | RowKey::Block(path) | RowKey::Run(path) => path.clone(),
-        // The head of a list is where its first layer is.
+        // The head of a list is at the place of its first layer.
         RowKey::List(list) => list.child(0),
     };
     (path, fold)
 }
 
-/// Walks through the list by keyboard: arrows select, and fold and unfold. Gives the row that they led to.
+/// Handles the keyboard: arrows select, and fold and unfold. Returns the row that was reached.
 fn walk_ui(
     ui: &Ui,
     view: &NetworkPanelView<'_>,
@@ -383,18 +383,18 @@ fn walk_ui(
     Some(key.clone())
 }
 
-/// The head of a run of equal layers.
+/// The head of a sequence of equal layers.
 struct RunHead<'a> {
     run: &'a Run,
     class: &'static str,
     depth: usize,
     folded: bool,
-    /// Something of it belongs to the selection.
+    /// Whether a part of it is selected.
     related: bool,
     sum: &'a Sum,
 }
 
-/// Shows a run's head: a card of its own where the run is folded, a line above it where it is not.
+/// Shows a sequence's head: a card if it is folded, a line above it otherwise.
 fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect {
     let fold = Fold::Run(head.run.first.clone());
     let name = format!("{} of {} × {}", head.run.span(), head.run.count, head.class);
@@ -411,7 +411,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
                     let title = format!("{} × {}", head.run.count, head.class);
                     let title = RichText::new(title).font(theme::strong(13.0));
                     texts |= ui.add(Label::new(title).selectable(false).sense(Sense::CLICK)).clicked();
-                    // The number of layers is at the right, and the span is cut where both do not fit.
+                    // The number of layers is at the right, and the range is shortened if both do not fit.
                     ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
                         weak_ui(ui, plain_count(head.sum.layers, "layer"));
                         ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -429,7 +429,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
             });
         });
     });
-    // The text folds and unfolds like the sign before it.
+    // The text folds and unfolds like the button before it.
     if texts {
         commands.push(UiCommand::Fold(FoldCommand::Set(fold, !head.folded)));
         ui.memory_mut(|m| m.request_focus(layers_id()));
@@ -437,8 +437,7 @@ fn run_ui(ui: &mut Ui, head: &RunHead<'_>, commands: &mut CommandQueue) -> Rect 
     response.response.rect
 }
 
-/// Where the pointer, with a layer in hand, would put it: before or behind this card, or into it where it is an empty
-/// block.
+/// Where the pointer would drop a dragged layer: before or after this card, or into it if it is an empty block.
 fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;
@@ -458,7 +457,7 @@ fn land_ui(ui: &Ui, card: &Card, rect: Rect) -> Option<Landing> {
     Some(Landing { parent, index: index + usize::from(behind) })
 }
 
-/// Where the pointer, with a layer in hand, is on the head of a list: the beginning of the list.
+/// If the pointer with a dragged layer is on the head of a list: the start of the list.
 fn land_in_ui(ui: &Ui, list: &ListPath, rect: Rect) -> Option<Landing> {
     let dragged = egui::DragAndDrop::payload::<Dragged>(ui.ctx())?;
     let pos = ui.input(|i| i.pointer.interact_pos())?;

@@ -1,4 +1,4 @@
-//! The command palette: any command, or a layer to add, found by a few letters.
+//! The command palette: finds any command, or a layer to add, by a few letters.
 
 use crate::model::LayerKind;
 use crate::studio::commands::shortcut_text::keys_text;
@@ -9,14 +9,14 @@ use crate::studio::widgets::button::{named, weak_ui};
 use crate::studio::widgets::keyboard::{Back, layers_id};
 use egui::{Button, Key, RichText, ScrollArea, TextEdit, Ui, Vec2};
 
-/// What the palette offers.
+/// An entry of the palette.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     Commands,
     Layers,
 }
 
-/// The palette, closed unless something is offered.
+/// The palette, closed unless entries are offered.
 #[derive(Default)]
 pub struct Palette {
     offer: Option<Offer>,
@@ -26,29 +26,28 @@ pub struct Palette {
     back: Back,
 }
 
-/// How well a command answers what is typed, the best first.
+/// How well a command matches the query, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// Its own name, as `Residual` is of `Add layer: Residual`.
+    /// The query is its own name, such as `Residual` for `Add layer: Residual`.
     Name,
     NameBegins,
-    /// A word of its own name begins with it.
+    /// A word of the command's name starts with the query.
     WordBegins,
     NameHolds,
     TitleHolds,
-    /// Every word of it begins one of the title or of what the command does.
+    /// Every word of the query is the start of a word in the title or the description.
     Words,
-    /// Its letters occur in the title in order.
+    /// The letters of the query occur in the title in order.
     Letters,
 }
 
-/// The letters and numbers of a text, word by word.
+/// The letters and digits of a text, word by word.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|w| !w.is_empty())
 }
 
-/// How well a command of this name, title and description answers a query; `None` where it does not. Case does not
-/// count.
+/// How well a command with this name, title and description matches a query; `None` if it does not. Case is ignored.
 fn rank(name: &str, title: &str, about: &str, query: &str) -> Option<Rank> {
     let [name, title, about, query] = [name, title, about, query.trim()].map(str::to_lowercase);
     let begins = |word: &str| words(&title).chain(words(&about)).any(|w| w.starts_with(word));
@@ -83,7 +82,7 @@ impl Palette {
         };
         let mut found: Vec<(Rank, UiCommand)> = all.into_iter().filter(|c| enabled.has(c)).filter_map(ranked).collect();
         found.sort_by_key(|(r, _)| *r);
-        // Scattered letters are a guess: it is made where nothing is better.
+        // Matches of scattered letters are offered only if there are no better ones.
         if found.first().is_some_and(|(best, _)| *best < Rank::Letters) {
             found.retain(|(r, _)| *r < Rank::Letters);
         }
@@ -91,12 +90,12 @@ impl Palette {
     }
 }
 
-/// The name that assistive tools read.
+/// The name for assistive tools.
 fn name(command: &UiCommand, offer: Offer) -> String {
     if offer == Offer::Layers { command.kind_and_name().1 } else { command.title() }
 }
 
-/// Shows the palette where it is open.
+/// Shows the palette if it is open.
 pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, commands: &mut CommandQueue) {
     let Some(offer) = palette.offer else { return palette.back.give(ui) };
     let modal = theme::dialog(ui, "palette").show(ui.ctx(), |ui| {
@@ -121,7 +120,7 @@ pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, com
         let found = palette.matches(offer, enabled);
         if found.is_empty() {
             ui.add_space(4.0);
-            weak_ui(ui, "Nothing of that name. Try fewer letters.");
+            weak_ui(ui, "No command has this name. Try fewer letters.");
             return None;
         }
         let last = found.len() - 1;
@@ -143,7 +142,7 @@ pub fn palette_ui(ui: &Ui, enabled: &EnabledCommands, palette: &mut Palette, com
     }
 }
 
-/// Shows what was found; gives the entry that was clicked.
+/// Shows the matches; returns the entry that was clicked.
 fn list_ui(ui: &mut Ui, found: &[UiCommand], offer: Offer, chosen: usize, moved: bool) -> Option<usize> {
     let mut clicked = None;
     ui.add_space(4.0);
@@ -152,7 +151,7 @@ fn list_ui(ui: &mut Ui, found: &[UiCommand], offer: Offer, chosen: usize, moved:
         for (index, command) in found.iter().enumerate() {
             let info = command.info();
             let (kind, own) = command.kind_and_name();
-            // Commands on things of a kind come behind those things' own names.
+            // Commands for an object come after the object's own name.
             let kind = if offer == Offer::Layers { "" } else { kind };
             let kind = RichText::new(kind).color(theme::colors(ui).weak);
             let mut button = Button::selectable(index == chosen, (RichText::new(info.icon), kind, own))
@@ -184,7 +183,7 @@ fn list_ui(ui: &mut Ui, found: &[UiCommand], offer: Offer, chosen: usize, moved:
 mod tests {
     use super::*;
 
-    /// The titles that are offered for a query, of all commands.
+    /// The titles that are offered for a query, among all commands.
     fn found(query: &str) -> Vec<String> {
         let all = UiCommand::listed().into_iter();
         let mut found: Vec<(Rank, String)> = all
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_ones_own_comes_before_the_rest_of_a_title() {
+    fn matches_of_an_objects_own_name_come_first() {
         assert_eq!(found("residual")[..2], ["Add layer: Residual", "New from preset: digits-residual"]);
         assert_eq!(found("Dense")[0], "Add layer: Dense");
         assert_eq!(found("arena")[0], "Show Arena");

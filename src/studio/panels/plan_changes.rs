@@ -1,4 +1,4 @@
-//! What the last edit changed about the plan: behind the difference in the status line.
+//! The changes of the plan by the last edit, which open from the status line.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -10,7 +10,7 @@ use crate::studio::widgets::button::{named, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Button, Label, Popup, PopupCloseBehavior, RichText, ScrollArea, Ui};
 
-/// Shows the difference as a button; pressed, it lists what came and went.
+/// Shows the difference as a button; a click lists the added and removed items.
 pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut CommandQueue) {
     let difference = view.text;
     let took = format::micros(view.took.as_secs_f64() * 1e6);
@@ -19,7 +19,7 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut Comm
     let button = ui.add(Button::new(text).frame(false).truncate());
     named(&button, &format!("What the last edit changed: {difference}"), true);
     let button = button.on_hover_text(format!(
-        "What the last edit changed: {difference}. Planned in {took}. Press to see what came and went."
+        "What the last edit changed: {difference}. Planned in {took}. Click to see what was added and removed."
     ));
     Popup::menu(&button).id(button.id.with("changes")).close_behavior(PopupCloseBehavior::CloseOnClickOutside).show(
         |ui| {
@@ -30,13 +30,13 @@ pub fn difference_ui(ui: &mut Ui, view: &DifferenceView<'_>, commands: &mut Comm
                 Some(changes) => {
                     ScrollArea::vertical().max_height(360.0).show(ui, |ui| list_ui(ui, changes, commands)).inner
                 }
-                None => drop(weak_ui(ui, "The plan before is not known any more.")),
+                None => drop(weak_ui(ui, "The previous plan is no longer known.")),
             }
         },
     );
 }
 
-/// Entries listed before the rest is counted only.
+/// The number of entries that are listed; the others are only counted.
 const LISTED: usize = 60;
 
 fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
@@ -44,7 +44,7 @@ fn list_ui(ui: &mut Ui, changes: &PlanChanges, commands: &mut CommandQueue) {
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = egui::Vec2::new(0.0, 1.0);
     if changes.is_empty() {
-        weak_ui(ui, "No operation came or went, and no buffer changed its size.");
+        weak_ui(ui, "No operation was added or removed, and no buffer changed its size.");
     }
     ops_ui(ui, "New operations", '+', &changes.ops.came, true, commands);
     ops_ui(ui, "Removed operations", '−', &changes.ops.went, false, commands);
@@ -87,7 +87,7 @@ fn ops_ui(ui: &mut Ui, title: &str, sign: char, ops: &[OpChange], there: bool, c
     }
 }
 
-/// A line, which selects what it names where that is still there.
+/// A line, which selects its item if that still exists.
 fn entry_ui(ui: &mut Ui, text: &str, to: Option<Selection>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if to.is_some() { c.accent } else { c.weak };

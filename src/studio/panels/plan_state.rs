@@ -1,4 +1,4 @@
-//! What panels say where the network cannot be used yet, or where its plan is an older one.
+//! Notes in panels if the network cannot be used yet, or if its plan is outdated.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
@@ -8,16 +8,16 @@ use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::readiness::Readiness;
 use crate::studio::widgets::button::{below_empty_ui, empty_ui, weak_ui};
 
-/// Says why the network cannot be used yet, where it is not [`Readiness::Ready`].
+/// Says why the network cannot be used yet, if it is not [`Readiness::Ready`].
 pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, commands: &mut CommandQueue) {
     match readiness {
         Readiness::Ready => {}
         Readiness::Empty => {
-            let next = "Press Add layer in the network at the left: what a layer does is said beside its name.";
+            let next = "Press Add layer in the network at the left; each layer is described beside its name.";
             empty_ui(ui, &format!("Add a layer to {to}"), next);
         }
         Readiness::HasProblems => {
-            let next = "The problems are marked in the network at the left, each with its remedy.";
+            let next = "The problems are marked in the network at the left, each with what to do.";
             empty_ui(ui, &format!("Fix the network to {to}"), next);
             below_empty_ui(ui, UiCommand::ShowProblem, commands);
         }
@@ -25,14 +25,14 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, comm
             empty_ui(ui, "Compiling…", &format!("The network is being planned; then you can {to}."));
         }
         Readiness::DeviceAbsent => {
-            let next = "The chosen one is not here: it can only be planned for.";
+            let next = "This machine does not have the chosen device: networks can only be planned for it.";
             empty_ui(ui, &format!("Choose a device to {to}"), next);
         }
     }
 }
 
-/// Says where what follows is not of the network as it is on screen, but of a recording, or of the network before its
-/// problem.
+/// Says that the content below is not about the network as it is on screen, but about a recording, or about the network
+/// before its mistakes.
 pub(super) fn plan_head_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>, commands: &mut CommandQueue) {
     if let Some(recording) = &view.recording {
         recording_ui(ui, recording, commands);
@@ -40,12 +40,12 @@ pub(super) fn plan_head_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>, commands:
     outdated_ui(ui, view.is_outdated, commands);
 }
 
-/// Says which recording is shown, with the way back to the network's own plan.
+/// Says which recording is shown, with a button that returns to the network's own plan.
 pub(super) fn recording_ui(ui: &mut egui::Ui, recording: &RecordingOnScreen<'_>, commands: &mut CommandQueue) {
     let colors = theme::colors(ui);
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
-        // The inspector's own buttons are mere texts.
+        // The buttons of the inspector have no frames.
         ui.spacing_mut().button_padding = egui::Vec2::new(6.0, 2.0);
         let strong = egui::RichText::new(format!("Recording: {}", recording.name)).size(12.0).color(colors.accent);
         ui.label(strong).on_hover_text("What is shown here is the step of this recording of the run");
@@ -66,8 +66,8 @@ pub(super) fn recording_ui(ui: &mut egui::Ui, recording: &RecordingOnScreen<'_>,
     ui.add_space(4.0);
 }
 
-/// The path of a plan, which is that of evaluations; nothing where the network does not choose, and where the plan is
-/// that of a recording, whose name is above it.
+/// Shows the path of a plan, which is that of evaluations; shows nothing if the network does not choose, or if the plan
+/// is that of a recording, whose name is shown above it.
 pub(super) fn path_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>) {
     let path = view.plan.and_then(PlanView::path_text).filter(|_| view.recording.is_none());
     if let Some(path) = path {
@@ -75,10 +75,10 @@ pub(super) fn path_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>) {
     }
 }
 
-/// Says that what follows is of the network before its problem, and draws it faintly; nothing where it is of the
-/// network on screen.
+/// Says that the content below is about the network before its mistakes, and draws it faintly; does nothing if it is
+/// about the network on screen.
 fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, commands: &mut CommandQueue) {
-    /// How much of their colour things keep that are of an older network.
+    /// The opacity of content about an older network.
     const FAINT: f32 = 0.45;
     if !is_outdated {
         return;

@@ -1,5 +1,5 @@
-//! What the network answers: confusion, samples with probabilities, the decision boundary, predicted against true,
-//! filters.
+//! The network's predictions: confusion matrix, samples with probabilities, the decision boundary, predicted against
+//! true values, filters.
 
 use crate::studio::commands::{AnswersPage, CommandQueue, PredictionsCommand, UiCommand};
 use crate::studio::panels::forecast::{ForecastPage, forecast_ui};
@@ -28,19 +28,19 @@ use egui::{
 };
 use egui_plot::{Line, Plot, PlotPoints, Points};
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct PredictionsPanel {
     /// The cell of the confusion matrix whose samples are shown.
     cell: Option<(usize, usize)>,
-    /// Positions of the samples that are shown, and what the list was made for.
+    /// The indices of the samples that are shown, and what the list depends on.
     list: Vec<u32>,
     made_for: Option<(u64, Option<(usize, usize)>)>,
     generation: u64,
     strips: Strips,
     plane: PlaneTexture,
     filters: Option<((u64, bool), TextureHandle)>,
-    /// Samples drawn over the plane, and what the list was made for.
+    /// Samples drawn over the plane, and what the list depends on.
     over: (u64, Vec<u32>),
     inside: InsidePages,
     writing: WritingPage,
@@ -59,7 +59,7 @@ impl PredictionsPanel {
     }
 }
 
-/// Samples drawn over the plane at most.
+/// The largest number of samples drawn over the plane.
 const OVER: usize = 1500;
 
 /// Shows the panel.
@@ -97,7 +97,7 @@ pub fn predictions_ui(
     answers_ui(ui, view, answers, page, panel);
 }
 
-/// A page with answers to many samples.
+/// A page with predictions for many samples.
 fn answers_ui(
     ui: &mut Ui,
     view: &PredictionsPanelView<'_>,
@@ -133,12 +133,12 @@ fn answers_ui(
     }
 }
 
-/// What a network lacks that has nothing to show on a page, and what to do about it.
+/// Why a network has nothing to show on a page, and what to do about it.
 const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
     match page {
         AnswersPage::Tokens => (
-            "This network has no class at each position",
-            "Its loss is one for each sample. Choose another page above, or train a preset such as gpt-sums.",
+            "This network does not predict a class at each position",
+            "It has one loss for each sample. Choose another page above, or train a preset such as gpt-sums.",
         ),
         AnswersPage::Writing => (
             "This network predicts no tokens",
@@ -155,7 +155,7 @@ const fn missing(page: AnswersPage) -> (&'static str, &'static str) {
         AnswersPage::Forecasts => {
             ("This network forecasts no series", "Choose another page above, or train a preset such as lstm-waves.")
         }
-        _ => ("This network has nothing of the kind", "Choose another page above."),
+        _ => ("This network has nothing to show here", "Choose another page above."),
     }
 }
 
@@ -181,7 +181,7 @@ fn nothing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, commands: &mut Comma
             );
         }
         Some(_) if !view.has_data => empty_ui(ui, "No data", "Choose data in the Data tab and train again."),
-        Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers come in a moment."),
+        Some(state) => empty_ui(ui, state_name(Some(state)), "The first answers will be shown in a moment."),
     }
 }
 
@@ -205,12 +205,12 @@ fn figures_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, answers: &Prediction
         weak_ui(ui, about).on_hover_text(format!("Answered in {}", format::micros(answers.took_us)));
         if view.is_running {
             weak_ui(ui, "follows the training")
-                .on_hover_text("Asked a few times a second, at most 3% of the run's time");
+                .on_hover_text("Updated a few times a second, in at most 3% of the run's time");
         }
         if view.is_stale {
             let c = theme::colors(ui);
             ui.label(RichText::new(format!("{}  edited since", icons::INFO)).size(12.0).color(c.warning))
-                .on_hover_text("These are answers of the network as it was trained");
+                .on_hover_text("These are answers of the trained network");
         }
     });
 }
@@ -219,7 +219,7 @@ fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPane
     let (width, height) = (ui.available_width(), ui.available_height());
     let side = (width * 0.4).clamp(216.0, 460.0);
     ui.horizontal_top(|ui| {
-        // The matrix takes what its cells need; the samples beside it have the rest.
+        // The matrix is as large as its cells; the samples beside it have the rest of the space.
         let left = (width - side - 16.0).min(matrix_width(answers.quality.confusion.len()));
         let side = width - left - 16.0;
         ui.allocate_ui_with_layout(Vec2::new(left, height), Layout::top_down(Align::Min), |ui| {
@@ -243,7 +243,7 @@ fn matrix_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPane
     });
 }
 
-/// A sample as a card: its picture, what it is, and its answer.
+/// A sample as a card: its picture, its target, and the prediction.
 fn cards_ui(ui: &mut Ui, answers: &PredictionsView, panel: &mut PredictionsPanel) {
     const CARD: Vec2 = Vec2::new(200.0, 76.0);
     const GAP: f32 = 8.0;
@@ -300,7 +300,7 @@ fn card_ui(ui: &Ui, answers: &PredictionsView, at: usize, card: Rect, text: Rect
             let y = text.min.y + 18.0 + 18.0 * line as f32;
             let bar = Rect::from_min_size(egui::pos2(text.min.x, y), Vec2::new(text.width() - 4.0, 15.0));
             painter.rect_filled(bar, 2, c.card);
-            // A probability that is no number has no bar.
+            // A probability that is NaN has no bar.
             let part = Vec2::new(bar.width() * share.max(0.0), bar.height());
             let fill = if class == answered.truth { c.accent } else { c.error };
             painter.rect_filled(Rect::from_min_size(bar.min, part), 2, fill.gamma_multiply(0.45));

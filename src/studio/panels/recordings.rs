@@ -1,4 +1,4 @@
-//! The recordings of a run: one line for each, a strip of which one every step used, and what happened to them.
+//! The recordings of a run: one line for each, a strip that shows which one every step used, and a list of events.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::plan_state::{recording_ui, unready_ui};
@@ -22,14 +22,14 @@ const ROW: f32 = 40.0;
 const HEAD: f32 = 28.0;
 /// The height of a line of a comparison, in points.
 const LINE: f32 = 16.0;
-/// Widths of the columns behind the key, and the largest one of the key, in points.
+/// Widths of the columns after the key, and the largest width of the key, in points.
 const WIDTHS: [f32; COLUMNS.len()] = [56.0, 60.0, 64.0, 80.0, 48.0, 72.0];
 const KEY: f32 = 560.0;
-/// What the two recordings of a comparison are called.
+/// The names of the two recordings of a comparison.
 const SIDES: [&str; 2] = ["A", "B"];
 /// The side of the button that chooses one of them, in points.
 const SIDE: f32 = 18.0;
-/// What the parts of a key mean.
+/// The meanings of the parts of a key.
 const ABOUT_KEY: &str = "How a recording differs from the others: the path through the network, what it is for, and \
                          its inputs. L3=1 says that layer 3 chose 1: the path of a branch, the passes of a repeat, 1 \
                          for a residual that runs its layers, 1 for an early exit that was taken.";
@@ -51,13 +51,13 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     if let Some(recording) = &view.on_screen {
         recording_ui(ui, recording, commands);
     } else {
-        // As high as the line of a chosen one, so that the table stays where it is.
+        // As high as the line of a chosen one, so that the table does not move.
         ui.horizontal(|ui| {
             ui.set_min_height(HEAD);
             weak_ui(ui, "Choose one to look at its step graph, arena and capture plan.");
         });
     }
-    // What happened follows the table, and has what it leaves.
+    // The list of events follows the table, and uses the remaining space.
     let whole = HEAD + (ROW + ui.spacing().item_spacing.y) * seen.recordings.len() as f32 + 16.0;
     let height = whole.min(ui.available_height() - EVENTS).max(96.0);
     let width = ui.available_width();
@@ -72,7 +72,7 @@ pub fn recordings_ui(ui: &mut Ui, view: &RecordingsPanelView<'_>, commands: &mut
     }
 }
 
-/// Before the first run: what to press, or what is in the way.
+/// Before the first run: what to press, or why it cannot start.
 fn nothing_ui(ui: &mut Ui, readiness: Readiness, commands: &mut CommandQueue) {
     if readiness != Readiness::Ready {
         return unready_ui(ui, readiness, "record its steps", commands);
@@ -82,12 +82,12 @@ fn nothing_ui(ui: &mut Ui, readiness: Readiness, commands: &mut CommandQueue) {
     below_empty_ui(ui, UiCommand::Train, commands);
 }
 
-/// A weak line, which wraps where it is too long.
+/// A weak line, which wraps if it is too long.
 fn small_ui(ui: &mut Ui, text: String) {
     ui.add(Label::new(RichText::new(text).size(12.0).color(theme::colors(ui).weak)).wrap());
 }
 
-/// Which recordings every stretch of steps used, from the first on the left to the newest on the right.
+/// Shows which recordings the steps used, from the first step on the left to the newest on the right.
 fn strip_ui(ui: &mut Ui, kinds: &StepKinds, recordings: &[RecordingSeen], names: &KeyNames) {
     let (rect, response) = ui.allocate_exact_size(Vec2::new(ui.available_width(), STRIP), Sense::hover());
     let spec = StripSpec { kinds, steps: [0, kinds.len()], x: rect.x_range(), recordings, names };
@@ -122,14 +122,14 @@ fn table_ui(ui: &mut Ui, recordings: &[RecordingSeen], view: &RecordingsPanelVie
                 row.col(|ui| drop(ui.add(Label::new(RichText::new(&text).size(12.0)).truncate().selectable(false))));
             }
             if is_chosen || row.response().clicked() {
-                // Once more shows the network's own plan again.
+                // Pressing it again shows the network's own plan.
                 commands.push(UiCommand::ShowRecording((!is_shown).then(|| seen.key.clone())));
             }
         });
     });
 }
 
-/// A recording: how it differs from the others, with its reason below. True where it was chosen to be shown.
+/// A recording: how it differs from the others, with its reason below. Returns true if it was chosen to be shown.
 fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, commands: &mut CommandQueue) -> bool {
     if seen.kind > 0 {
         compare_ui(ui, seen, view.chosen, commands);
@@ -160,11 +160,11 @@ fn row_ui(ui: &mut Ui, seen: &RecordingSeen, view: &RecordingsPanelView<'_>, com
     shown.inner
 }
 
-/// Takes a recording into the comparison of two, or out of it; the first is marked A, the second B.
+/// Adds a recording to the comparison of two, or removes it; the first is marked A, the second B.
 fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut CommandQueue) {
     let place = chosen.iter().position(|kind| *kind == seen.kind);
     let sign = place.map_or(" ", |place| SIDES[place.min(1)]);
-    // As large with a sign as without one.
+    // The same size with and without a letter.
     ui.spacing_mut().button_padding = Vec2::ZERO;
     let text = RichText::new(sign).size(12.0);
     let button = ui.add(Button::new(text).min_size(Vec2::splat(SIDE)).selected(place.is_some()));
@@ -174,7 +174,7 @@ fn compare_ui(ui: &mut Ui, seen: &RecordingSeen, chosen: &[u32], commands: &mut 
     }
 }
 
-/// What two recordings have different.
+/// The differences of two recordings.
 fn difference_ui(ui: &mut Ui, difference: &StepDifference) {
     ScrollArea::vertical().id_salt("recording difference").auto_shrink([false, false]).show(ui, |ui| {
         ui.spacing_mut().interact_size.y = LINE;
@@ -203,7 +203,7 @@ fn difference_ui(ui: &mut Ui, difference: &StepDifference) {
     });
 }
 
-/// What happened, the newest first.
+/// The events, the newest first.
 fn events_ui(ui: &mut Ui, seen: &RecordingsSeen, names: &KeyNames) {
     weak_ui(ui, "What happened, the newest first");
     ScrollArea::vertical().id_salt("recording events").auto_shrink([false, false]).show(ui, |ui| {

@@ -1,4 +1,4 @@
-//! The line above the table of kept runs: what acts on those that are selected, and which are listed.
+//! The line above the table of kept runs: commands for the selected runs, and which runs are listed.
 
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -10,8 +10,8 @@ use crate::studio::widgets::button::{button_width, command_menu_ui, icon_ui, nam
 use crate::train::export::Format;
 use egui::{Align, Button, Layout, Ui};
 
-/// The least width of the button of a command that takes another's place in the line: both have the same, so that
-/// nothing beside them moves.
+/// The smallest width of a button that replaces another one in the line: both have the same width, so that nothing
+/// beside them moves.
 fn least_width(ui: &Ui, command: &RunsCommand) -> f32 {
     use RunsCommand::{Hide, Pin, Unhide, Unpin};
     let pair = match command {
@@ -42,14 +42,14 @@ pub fn tool_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, labe
     }
 }
 
-/// Something in the line above the table.
+/// An item in the line above the table.
 enum Tool {
     Export,
     Do(RunsCommand, &'static str),
 }
 
 impl Tool {
-    /// The room that its button takes with the space behind it.
+    /// The width of its button, including the space after it.
     fn width(&self, ui: &Ui) -> f32 {
         let own = button_width(ui, self.text());
         match self {
@@ -66,7 +66,7 @@ impl Tool {
     }
 }
 
-/// The formats that a run is exported to.
+/// The formats to which a run can be exported.
 fn formats_ui(ui: &mut Ui, commands: &mut CommandQueue) {
     ui.set_min_width(200.0);
     for format in Format::ALL {
@@ -75,12 +75,12 @@ fn formats_ui(ui: &mut Ui, commands: &mut CommandQueue) {
     }
 }
 
-/// What can be done with runs, the most useful first; what the line has no room for is in a menu at its end.
+/// The commands for runs, the most useful first; those that do not fit in the line are in a menu at its end.
 pub fn tools_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     const EXPORTS: &str = "Writes the first selected run to a file; a plot shows all that are selected";
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        // What is listed is at the right, whatever there is room for.
+        // The choice of listed runs is at the right, regardless of the available width.
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             lists_ui(ui, view, commands);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -140,7 +140,7 @@ fn menu_item_ui(ui: &mut Ui, view: &RunsPanelView<'_>, command: RunsCommand, com
     command_menu_ui(ui, command, label, enabled, commands);
 }
 
-/// What acts on the selected runs, the most useful first.
+/// The commands for the selected runs, the most useful first.
 fn tools(view: &RunsPanelView<'_>) -> Vec<Tool> {
     let is_pinned = view.baseline.is_some() && view.baseline == view.selected.first().map(String::as_str);
     let is_hidden = view.first().is_some_and(|e| e.label.hidden);
@@ -155,7 +155,7 @@ fn tools(view: &RunsPanelView<'_>) -> Vec<Tool> {
     ]
 }
 
-/// Which runs are listed, from the right: those that were deleted, and hidden ones too.
+/// Which runs are listed, from the right: deleted ones, and hidden ones too.
 fn lists_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     let text = format!("{}  Trash", icons::TRASH);
     let button = ui.add(Button::selectable(view.shows_trash, text)).on_hover_text(RunsCommand::ShowTrash.info().about);

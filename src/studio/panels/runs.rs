@@ -1,4 +1,4 @@
-//! Kept runs: the table, what can be done with them, and the comparison of those that are selected.
+//! Kept runs: the table, its commands, and the comparison of the selected runs.
 
 use crate::studio::commands::runs::Column as Field;
 use crate::studio::commands::runs::RunsCommand;
@@ -24,10 +24,10 @@ use crate::train::runs::{RunEnd, RunEntry};
 use egui::{Align, Button, ComboBox, Layout, Rect, RichText, ScrollArea, Stroke, StrokeKind, TextEdit, Ui, Vec2};
 use egui_extras::{Column, TableBuilder};
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct RunsPanel {
-    /// The name as it is being typed, and the run that it is for.
+    /// The name that is being typed, and its run.
     name: Option<(String, String)>,
     /// The layer whose changes are compared.
     layer: Option<String>,
@@ -35,7 +35,7 @@ pub struct RunsPanel {
     at: Option<(usize, String)>,
     /// The height of the table as last drawn.
     height: f32,
-    /// The place under the pointer in the plots.
+    /// The position under the pointer in the plots.
     view: CompareView,
 }
 
@@ -54,7 +54,7 @@ pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, com
         let (title, next) = match view.table.hidden {
             _ if view.problem.is_some() => (
                 "No run can be kept",
-                "The reason is above. What is trained meanwhile is lost when the window is closed.",
+                "The reason is above. Runs that are trained now are lost when the window is closed.",
             ),
             0 => ("No runs yet", "Press Train: every run is kept here with its curves, its network and its weights."),
             _ => ("Every run is hidden", "Tick “hidden” above to list them."),
@@ -78,7 +78,7 @@ pub fn runs_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, com
     });
 }
 
-/// What the last replay of a capsule found.
+/// The result of the last replay of a capsule.
 fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue) {
     let Some((path, report)) = view.replayed else { return };
     let c = theme::colors(ui);
@@ -101,7 +101,7 @@ fn report_ui(ui: &mut Ui, view: &RunsPanelView<'_>, commands: &mut CommandQueue)
     });
 }
 
-/// Walks through the table by keyboard: arrows select, and Delete moves to the trash. Gives the row that they led to.
+/// Handles the keyboard: arrows select, and Delete moves to the trash. Returns the row that was reached.
 fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) -> Option<usize> {
     let rows = &view.table.rows;
     let room = Rect::from_min_size(ui.cursor().min, Vec2::new(ui.available_width(), panel.height));
@@ -113,7 +113,7 @@ fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &
     let place = |id: &String| rows.iter().position(|r| r.id == *id);
     let now = view.selected.first().and_then(place);
     let to = row_by_keys(ui, runs_id(), rows.len(), now);
-    // Where the run that the keys were on is deleted, they are on the one that takes its place.
+    // If the run that had the keyboard focus is deleted, the run that takes its place gets it.
     let lost = panel.at.take_if(|(_, id)| now.is_some() || place(id).is_some() || frame.has_focus());
     let lost = lost.filter(|(_, id)| now.is_none() && place(id).is_none());
     let to = to.or_else(|| lost.map(|(at, _)| at.min(rows.len().saturating_sub(1))));
@@ -123,18 +123,18 @@ fn walk_ui(ui: &Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &
     Some(to)
 }
 
-/// Selects a run alone, and gives the keyboard to the table.
+/// Selects only one run, and gives the keyboard focus to the table.
 fn select_ui(ui: &Ui, run: &RunRow, commands: &mut CommandQueue) {
     commands.push(UiCommand::Runs(RunsCommand::Select(run.id.clone())));
     ui.memory_mut(|m| m.request_focus(runs_id()));
 }
 
-/// Columns of the table: the tick, and what is shown of a run.
+/// The columns of the table: the check box, and the columns of a run.
 const COLUMNS: usize = Field::ALL.len() + 1;
 
 fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height: f32, commands: &mut CommandQueue) {
     let jump = walk_ui(ui, view, panel, commands);
-    // Name and figures fit a narrow window whole: the name is shortened. What a run was made with follows to the right.
+    // Name and numbers fit even a narrow window: the name is shortened. The settings of a run follow to the right.
     let figures = [84.0, 76.0, 68.0, 58.0, 62.0, 68.0];
     let taken = 48.0 + figures.iter().sum::<f32>() + 8.0 * (figures.len() + 2) as f32;
     let name = (ui.available_width() - taken).clamp(110.0, 220.0);
@@ -142,7 +142,7 @@ fn table_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, height
     let least = widths.iter().sum::<f32>() + 48.0 + 160.0 + 80.0;
     let scroll = ScrollArea::horizontal().id_salt("runs").auto_shrink([false, true]);
     let table = scroll.show_viewport(ui, |ui, viewport| {
-        // The tick and the name stay where the rest is moved sideways.
+        // The check box and the name stay visible when the other columns are scrolled horizontally.
         let frozen = Frozen::new(ui, viewport, 2);
         ui.set_min_width(least);
         let mut table = TableBuilder::new(ui)
@@ -209,7 +209,7 @@ fn header_ui(ui: &mut Ui, view: &RunsPanelView<'_>, column: Field, commands: &mu
     }
 }
 
-/// The tick that takes a run into the comparison, with its letter and colour there.
+/// The check box that adds a run to the comparison, with the run's letter and colour there.
 fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let index = view.selected.iter().position(|id| *id == run.id);
@@ -217,7 +217,7 @@ fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, commands: &mut
     let response = ui.add(egui::Checkbox::without_text(&mut ticked));
     let name = format!("Compare {}", run.name);
     response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, index.is_some(), &name));
-    if response.on_hover_text("Lays its curves over those of the other ticked runs").changed() {
+    if response.on_hover_text("Draws its curves over those of the other ticked runs").changed() {
         commands.push(UiCommand::Runs(RunsCommand::Toggle(run.id.clone())));
         ui.memory_mut(|m| m.request_focus(runs_id()));
     }
@@ -226,7 +226,7 @@ fn letter_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, commands: &mut
     }
 }
 
-/// A cell; true where the run was pressed in it.
+/// Draws a cell; returns true if the run was pressed in it.
 fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, text: &str) -> bool {
     let c = theme::colors(ui);
     if column == Field::Name {
@@ -238,7 +238,7 @@ fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, t
         return response.clicked();
     }
     if column == Field::State {
-        // That a run is paused is known to its own window only.
+        // Only the window that trains a run knows whether it is paused.
         let is_paused = view.paused == Some(run.id.as_str());
         let text = if is_paused && run.state == RunEnd::Running { "paused" } else { text };
         let (icon, color) = match run.state {
@@ -264,7 +264,7 @@ fn cell_ui(ui: &mut Ui, view: &RunsPanelView<'_>, run: &RunRow, column: Field, t
     false
 }
 
-/// Name, folder and facts of the first selected run.
+/// Name, folder and other information about the first selected run.
 fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, commands: &mut CommandQueue) {
     let Some(entry) = view.first() else { return };
     ui.horizontal_wrapped(|ui| {
@@ -293,7 +293,7 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comm
     let read = view.loaded.get(&entry.id).map(|l| l.outline.last_step);
     if let Some(error) = &entry.record.error {
         let kept = match entry.record.state {
-            RunEnd::Damaged => "What can be read of it is shown, and can be exported.",
+            RunEnd::Damaged => "The readable parts of it are shown, and can be exported.",
             _ => "The steps before it are kept.",
         };
         problem_ui(ui, error, kept);
@@ -308,7 +308,8 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, commands: &mut 
     let mut text = typed.clone().unwrap_or_else(|| entry.name().to_owned());
     let edit = TextEdit::singleline(&mut text).desired_width(260.0).id_salt(("run name", &entry.id));
     let response = ui.name_inputs("Run name", |ui| ui.add(edit));
-    let response = response.on_hover_text("The run's name; Enter keeps it, an empty one is its preset's");
+    let response =
+        response.on_hover_text("The run's name; Enter saves it, and an empty text restores the preset's name");
     if response.changed() {
         panel.name = Some((entry.id.clone(), text.clone()));
     }
@@ -320,7 +321,7 @@ fn name_ui(ui: &mut Ui, entry: &RunEntry, panel: &mut RunsPanel, commands: &mut 
     }
 }
 
-/// What the axes of the plots are, and which layer is compared.
+/// The choice of the plots' axes, and of the layer that is compared.
 fn axes_ui(
     ui: &mut Ui,
     view: &RunsPanelView<'_>,
@@ -347,7 +348,7 @@ fn axes_ui(
     });
 }
 
-/// The plots of a comparison; `layer` is the one whose changes are compared.
+/// The plots of a comparison; `layer` is the layer whose changes are compared.
 fn specs<'a>(view: &RunsPanelView<'_>, compared: &[Compared<'_>], layer: Option<&'a str>) -> Vec<CompareSpec<'a>> {
     let (log, by_time) = (view.log_axis, view.by_time);
     let none = |_: &LoadedRun| -> &[[f64; 2]] { &[] };
@@ -415,7 +416,7 @@ fn curves_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comma
     }
 }
 
-/// The choice of the layer whose changes are compared, where the runs know of any; of a run alone all are shown.
+/// The choice of the layer whose changes are compared, if the runs have any; for a single run all are shown.
 fn layer_choice_ui(ui: &mut Ui, compared: &[Compared<'_>], panel: &mut RunsPanel) {
     let moved = |c: &&Compared<'_>| !c.run.outline.layers.is_empty();
     let mut names: Vec<&String> = Vec::new();
@@ -459,7 +460,7 @@ fn differences_ui(ui: &mut Ui, view: &RunsPanelView<'_>) {
     let width = ((ui.available_width() - 8.0 * columns) / columns).clamp(72.0, 220.0);
     let mut row = |cells: &mut dyn FnMut(&mut Ui, usize)| {
         let (rect, _) = ui.allocate_exact_size(Vec2::new(ui.available_width(), 20.0), egui::Sense::hover());
-        // Networks with hundreds of layers may differ in all of them: what is out of sight costs nothing.
+        // Networks with hundreds of layers may differ in all of them, so only visible rows are drawn.
         if !ui.is_rect_visible(rect) {
             return;
         }

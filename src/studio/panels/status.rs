@@ -10,18 +10,18 @@ use crate::studio::view_models::panels::status::StatusView;
 use crate::studio::widgets::button::{button_width, command_icon_ui, named, weak_ui};
 use egui::{Align, Button, Label, Layout, RichText, Sense, Ui};
 
-/// Points that the plan needs at least, and that a notice takes at most where it is not alone in its line.
+/// The smallest width of the plan, in points, and the largest width of a notice that shares a line.
 const ROOM_FOR_PLAN: f32 = 240.0;
 const ROOM_FOR_NOTICE: f32 = 560.0;
-/// The width of the window below which a job takes the place of how the step is recorded.
+/// The width of the window below which a job replaces the text about the recording.
 const ROOM_FOR_ALL: f32 = 1200.0;
 
-/// The sign that dismisses a notice, with the space before it.
+/// The button that dismisses a notice, with the space before it.
 const SIGN: f32 = 40.0;
 
-/// Shows the line: from the right the run and what runs in the background, and in what is left of it the rest, cut
-/// where it does not fit. What an edit changed and a notice are both shown: the notice in a line of its own where one
-/// has no room for both.
+/// Shows the line: from the right the run and the background jobs, and in the remaining space the rest, shortened if it
+/// does not fit. The changes of an edit and a notice are both shown; the notice gets a separate line if both do not
+/// fit.
 pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, commands: &mut CommandQueue) {
     let own_line = view.notice.filter(|_| panel.needs_two_lines);
     if let Some(notice) = own_line {
@@ -51,35 +51,35 @@ pub fn status_ui(ui: &mut Ui, view: &StatusView<'_>, panel: &mut StatusPanel, co
         });
     });
     if own_line.is_some() != (panel.needs_two_lines && view.notice.is_some()) {
-        // The next frame has the line that is missing, or lacks the one that is not needed.
+        // The next frame adds the missing line, or removes the unnecessary one.
         ui.ctx().request_repaint();
     }
 }
 
-/// What the status line remembers.
+/// The state of the status line.
 #[derive(Default)]
 pub struct StatusPanel {
-    /// True where a notice and what an edit changed have no room beside each other.
+    /// True if a notice and the changes of an edit do not fit side by side.
     needs_two_lines: bool,
 }
 
-/// The room that a difference takes.
+/// The width of a difference.
 fn difference_width(ui: &Ui, difference: &str) -> f32 {
     button_width(ui, small(difference))
 }
 
-/// The room that a notice takes in a line that it shares.
+/// The width of a notice in a line that it shares.
 fn notice_width(ui: &Ui, notice: &Notice) -> f32 {
     let buttons: f32 = notice.actions.iter().map(|a| button_width(ui, small(a.title()))).sum();
     (button_width(ui, small(notice.line())) + buttons + SIGN).min(ROOM_FOR_NOTICE)
 }
 
-/// A text of the line.
+/// A text in the line.
 fn small(text: impl Into<String>) -> RichText {
     RichText::new(text).size(12.0)
 }
 
-/// The problems, the plan, the difference and the notice, as far as they have room: the plan is shortened first.
+/// The mistakes, the plan, the difference and the notice, as far as they fit: the plan is shortened first.
 fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let problems = view.problems;
@@ -110,8 +110,8 @@ fn left_ui(ui: &mut Ui, view: &StatusView<'_>, notice: Option<&Notice>, commands
     }
 }
 
-/// A notice in one line, cut where it does not fit, whole as its tooltip and where it is pressed; what can be done
-/// about it; and the sign that dismisses it.
+/// A notice in one line, shortened if it does not fit, with the whole text as its tooltip and on a click; the actions
+/// for it; and the button that dismisses it.
 fn notice_ui(ui: &mut Ui, notice: &Notice, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let color = if notice.is_error { c.error } else { c.text };

@@ -1,5 +1,5 @@
-//! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and walked
-//! through by keyboard.
+//! The step graph: the step at every stage of the compiler, as one table that can be filtered, sorted and navigated by
+//! keyboard.
 
 use crate::ir::Phase;
 use crate::studio::commands::selection::Selection;
@@ -21,7 +21,7 @@ use crate::studio::widgets::level_table::Column;
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
-/// What the rows were made for.
+/// What the rows depend on.
 #[derive(Clone, Debug, PartialEq)]
 struct Made {
     revision: u64,
@@ -33,20 +33,20 @@ struct Made {
     measured: bool,
 }
 
-/// What the panel remembers.
+/// The state of the panel.
 pub struct StepGraphPanel {
     level: Level,
     filter: String,
     /// Which phases are shown, in their order.
     phases: [bool; 5],
-    /// The layer that is shown alone.
+    /// The only layer whose rows are shown.
     layer: Option<String>,
-    /// The column that rows are sorted by, and whether the largest comes first.
+    /// The column that rows are sorted by, and whether the order is descending.
     sort: Option<(Column, bool)>,
-    /// The rows that are left, in order.
+    /// The remaining rows, in order.
     rows: Vec<usize>,
     layers: Vec<String>,
-    /// Letters of the longest shapes and of the longest kernel.
+    /// The number of characters of the longest shapes and of the longest kernel.
     longest: [usize; 2],
     made_for: Option<Made>,
     shown: Selection,
@@ -72,7 +72,7 @@ impl Default for StepGraphPanel {
 const ROW: f32 = 22.0;
 
 impl StepGraphPanel {
-    /// Chooses and orders the rows anew where something about them changed.
+    /// Filters and sorts the rows again if something about them has changed.
     fn make_rows(&mut self, plan: &PlanView, revision: u64, measured: Option<&Measured>) {
         let made = Made {
             revision,
@@ -95,7 +95,7 @@ impl StepGraphPanel {
                 let (a, b) = (&all[*a], &all[*b]);
                 let order = column.order(a, b, measured);
                 let known = |r: &LevelRow| !column.is_number() || column.number(r, measured).is_some();
-                // What is not known stays last in both directions.
+                // Unknown values are last in both orders.
                 if largest_first && known(a) && known(b) { order.reverse() } else { order }
             });
         }
@@ -107,12 +107,12 @@ impl StepGraphPanel {
                 self.layers.push(row.layer.clone());
             }
         }
-        // A block is before the layers inside it, wherever its own operations are.
+        // A block comes before the layers inside it, regardless of where its own operations are.
         self.layers.sort_by_key(|l| number(l).split('.').map(|n| n.parse().unwrap_or(usize::MAX)).collect::<Vec<_>>());
         self.made_for = Some(made);
     }
 
-    /// Sorts by a column: ascending, then descending, then not at all; numbers begin with the largest.
+    /// Sorts by a column: ascending, then descending, then unsorted; numbers start with descending.
     fn press(&mut self, column: Column) {
         let first = column.is_number();
         self.sort = match self.sort {
@@ -123,12 +123,12 @@ impl StepGraphPanel {
     }
 }
 
-/// The place in the network of a layer's label: `1.0` of `L1.0:Dense`.
+/// The number of a layer's label: `1.0` of `L1.0:Dense`.
 fn number(label: &str) -> &str {
     label.split(':').next().unwrap_or_default().trim_start_matches('L')
 }
 
-/// True where a layer is the other one, or inside of it.
+/// True if a layer is the other one, or inside it.
 fn is_in(layer: &str, of: &str) -> bool {
     layer == of || number(layer).strip_prefix(number(of)).is_some_and(|rest| rest.starts_with('.'))
 }
@@ -144,12 +144,12 @@ pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraph
     panel.make_rows(plan, view.revision, view.measured);
     ui.add_space(4.0);
     if panel.rows.is_empty() {
-        return empty_ui(ui, "Nothing of that kind", "Clear the filter, or show all phases and layers again.");
+        return empty_ui(ui, "Nothing matches the filter", "Clear the filter, or show all phases and layers again.");
     }
     table_ui(ui, view, panel, plan, commands);
 }
 
-/// The width below which a command is shown by its sign alone.
+/// The width below which a command is shown only as an icon.
 const ROOM_FOR_NAME: f32 = 560.0;
 
 fn head_ui(
@@ -167,7 +167,7 @@ fn head_ui(
             let response = ui.add(button).on_hover_text(level.about());
             named(&response, &format!("Level {}", level.title()), true);
             if response.clicked() {
-                // The columns are others: a sort may have none to go by.
+                // The columns differ, so that the column of the sort may not exist.
                 (panel.level, panel.sort) = (level, None);
             }
         }
@@ -218,7 +218,7 @@ fn filters_ui(ui: &mut Ui, panel: &mut StepGraphPanel) {
         combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Layer of the rows"));
         ui.add_space(6.0);
         let total = panel.rows.len();
-        // A number stays beside its noun.
+        // A number is not separated from its noun.
         let text = RichText::new(format!("{total} {}", panel.level.noun())).size(12.0);
         ui.add(egui::Label::new(text.color(theme::colors(ui).weak)).extend());
     });
@@ -309,7 +309,7 @@ fn table_ui(
     }
 }
 
-/// The table as a whole takes the keyboard: arrow keys move through its rows.
+/// The table as a whole has the keyboard focus: arrow keys move through its rows.
 fn keyboard_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &StepGraphPanel, id: Id, commands: &mut CommandQueue) {
     let level = panel.level;
     let name = format!("Rows of the step graph, {} {}", panel.rows.len(), level.noun());
@@ -324,8 +324,8 @@ fn keyboard_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &StepGraphPanel, id:
     }
 }
 
-/// A table with columns of these widths, which brings a row into view. The last column takes what is left, so that a
-/// row is marked over the whole width.
+/// A table with columns of these widths, scrolled so that a row is visible. The last column takes the remaining width,
+/// so that a row is highlighted over the whole width.
 fn table<'a>(ui: &'a mut Ui, level: Level, widths: &[f32], jump: Option<usize>) -> TableBuilder<'a> {
     let mut table = TableBuilder::new(ui)
         .id_salt(("ops", level))
@@ -343,7 +343,7 @@ fn table<'a>(ui: &'a mut Ui, level: Level, widths: &[f32], jump: Option<usize>) 
     table
 }
 
-/// The row of another selection, or the first that belongs to it, which is brought into view once.
+/// The row of another selection, or the first that belongs to it, which is scrolled to once.
 fn row_to_show(view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel) -> Option<usize> {
     let (level, selected) = (panel.level, view.selection);
     if panel.shown == *selected {
@@ -355,8 +355,7 @@ fn row_to_show(view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel) -> Option<us
     panel.rows.iter().position(own).or_else(|| panel.rows.iter().position(related))
 }
 
-/// The widths of columns whose longest shapes and kernel have so many letters. A shape is shown whole: half of one says
-/// nothing.
+/// The widths of columns, given the lengths of their longest shapes and kernel. A shape is always shown whole.
 fn widths(ui: &Ui, columns: &[Column], longest: [usize; 2]) -> Vec<f32> {
     let shapes = theme::mono_width(ui, longest[0]).clamp(96.0, 480.0);
     let width = |column: Column| if column == Column::Shapes { Some(shapes) } else { column.width() };
@@ -366,10 +365,10 @@ fn widths(ui: &Ui, columns: &[Column], longest: [usize; 2]) -> Vec<f32> {
     columns.iter().map(|c| width(*c).unwrap_or(kernel)).collect()
 }
 
-/// The number of columns that stay where the others are moved sideways: up to what names a row, as far as they leave
-/// room for the others.
+/// The number of columns that stay visible when the others are scrolled horizontally: up to the name of a row, as far
+/// as they leave space for the others.
 fn staying(columns: &[Column], room: f32) -> usize {
-    /// The share of the room that they may take.
+    /// The largest share of the width that they may take.
     const MOST: f32 = 0.6;
     let names = columns.iter().rposition(|c| matches!(c, Column::Layer | Column::Name)).map_or(0, |at| at + 1);
     let mut taken = 0.0;
@@ -380,7 +379,7 @@ fn staying(columns: &[Column], room: f32) -> usize {
     fits.count()
 }
 
-/// The name above a column, which sorts by it; true where it was pressed.
+/// The title of a column, which sorts by it; true if it was pressed.
 fn header_ui(ui: &mut Ui, column: Column, level: Level, sort: Option<(Column, bool)>) -> bool {
     let sign = match sort {
         Some((c, true)) if c == column => icons::DOWN,
@@ -403,7 +402,7 @@ fn header_ui(ui: &mut Ui, column: Column, level: Level, sort: Option<(Column, bo
     response.on_hover_text(format!("{}. Press to sort.", column.about())).clicked()
 }
 
-/// Shows a cell; true where it was pressed, which is how the keyboard selects a row.
+/// Shows a cell; returns true if it was pressed, which is how the keyboard selects a row.
 fn cell_ui(
     ui: &mut Ui,
     column: Column,
@@ -415,7 +414,7 @@ fn cell_ui(
     let c = theme::colors(ui);
     if column == Column::Phase {
         if related {
-            // A bar in the accent marks what belongs to the selection.
+            // A bar in the accent colour marks what belongs to the selection.
             let rect = ui.max_rect();
             ui.painter().vline(rect.left() + 1.0, rect.y_range(), egui::Stroke::new(2.0, c.accent));
         }
@@ -457,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_a_row_stays_where_there_is_room() {
+    fn the_columns_that_name_a_row_are_fixed_if_there_is_space() {
         assert_eq!(staying(Column::of(Level::Selected), 800.0), 4);
         assert_eq!(staying(Column::of(Level::Selected), 420.0), 3);
         assert_eq!(staying(Column::of(Level::Recorded), 800.0), 3);

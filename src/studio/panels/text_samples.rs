@@ -1,4 +1,4 @@
-//! Samples of tokens as text, with what the network is to answer and the numbers of the tokens beside.
+//! Samples of tokens as text, with the targets and the numbers of the tokens beside it.
 
 use crate::model::DataSource;
 use crate::studio::theme;
@@ -9,21 +9,21 @@ use egui::text::{LayoutJob, TextFormat, TextWrapping};
 use egui::{Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, UiBuilder, Vec2};
 use std::collections::HashMap;
 
-/// What the page remembers: the samples that were in view.
+/// The state of the page: the samples that were visible.
 #[derive(Default)]
 pub struct TextSamples {
     read: HashMap<u32, TextSample>,
     made_for: u64,
 }
 
-/// Samples that are kept; beyond that those in view are read anew.
+/// The number of samples that are kept; beyond it, visible ones are read again.
 const KEPT: usize = 512;
 /// The height of a sample, in points.
 const ROW: f32 = 76.0;
-/// The height of a sum, whose answer stands in the line of its question, and of a line of numbers, in points.
+/// The height of an addition, whose answer is in the line of its question, and of a line of numbers, in points.
 const SUM: f32 = 52.0;
 const LINE: f32 = 16.0;
-/// The width of a sample, in points, from which on the numbers of its tokens stand beside its text.
+/// The width of a sample, in points, above which the numbers of its tokens are beside its text.
 const WITH_NUMBERS: f32 = 560.0;
 
 impl TextSamples {
@@ -35,7 +35,7 @@ impl TextSamples {
     }
 }
 
-/// Shows the samples of a list; `generation` is another number where the data are others.
+/// Shows the samples of a list; `generation` changes with the data.
 pub fn text_samples_ui(
     ui: &mut Ui,
     data: &DataView,
@@ -64,7 +64,7 @@ pub fn text_samples_ui(
     });
 }
 
-/// A sample: its text and its target at the left, its numbers at the right.
+/// A sample: its text and its target at the left, its token numbers at the right.
 fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &str) {
     let c = theme::colors(ui);
     ui.painter().rect(rect, 4, c.card, Stroke::new(1.0, c.hairline), StrokeKind::Inside);
@@ -81,7 +81,7 @@ fn sample_ui(ui: &mut Ui, rect: Rect, sample: &TextSample, index: u32, side: &st
         ui_left.horizontal(|ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
             ui.label(mono(&sample.read.text));
-            ui.label(mono(&sample.target.text).color(c.accent)).on_hover_text("The answer, which is learnt");
+            ui.label(mono(&sample.target.text).color(c.accent)).on_hover_text("The answer, which the network learns");
         });
     } else {
         for (name, text) in [("reads", &sample.read.text), ("answers", &sample.target.text)] {

@@ -1,26 +1,26 @@
-//! The tokens of a sample, each on the colour of its loss, with a bar below it that is as high.
+//! The tokens of a sample, each on the colour of its loss, with a bar below it whose height is the loss.
 
 use crate::studio::theme;
 use crate::studio::view_models::sequences::tokens::{TokenLoss, TokenLosses};
 use crate::studio::widgets::classes::{ink_on, mix};
 use egui::{Align2, EventFilter, FontId, Key, Label, Rect, RichText, ScrollArea, Sense, Stroke, StrokeKind, Ui, Vec2};
 
-/// What the page remembers.
+/// The state of the page.
 #[derive(Default)]
 pub struct TokensPage {
     /// The token that was clicked.
     chosen: Option<usize>,
 }
 
-/// The height of a line of tokens, that of the bars in it, and that of what is read above them where the tokens are
-/// something else, in points.
+/// The height of a line of tokens, that of the bars in it, and that of the input above them if it differs from the
+/// tokens, in points.
 const LINE: f32 = 32.0;
 const BAR: f32 = 8.0;
 const READ: f32 = 20.0;
-/// The size of the letters.
+/// The font size.
 const SIZE: f32 = 15.0;
 
-/// The places of tokens in lines of this width: a line ends where a token has no room, and behind a line break.
+/// The positions of tokens in lines of this width: a line ends if a token does not fit, and after a line break.
 fn places(view: &TokenLosses, width: f32, letter: f32) -> Vec<Rect> {
     let height = if view.goes_on { LINE } else { LINE + READ };
     let mut at = egui::Pos2::ZERO;
@@ -40,7 +40,7 @@ fn places(view: &TokenLosses, width: f32, letter: f32) -> Vec<Rect> {
     out
 }
 
-/// Draws a token on the colour of its loss, with its bar; above it what is read, where that is something else.
+/// Draws a token on the colour of its loss, with its bar; above it the input, if it differs.
 fn token_ui(ui: &Ui, token: &TokenLoss, mut cell: Rect, goes_on: bool, is_chosen: bool) {
     let (c, font) = (theme::colors(ui), FontId::monospace(SIZE));
     if !goes_on {
@@ -113,13 +113,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_end_where_there_is_no_room_and_behind_line_breaks() {
+    fn lines_end_if_a_token_does_not_fit_and_after_line_breaks() {
         let token = |text: &str| TokenLoss { read: String::new(), text: text.into(), loss: 1.0, likely: Vec::new() };
         let tokens = ["a", "b", "\\n", "long token", "c"].map(token).to_vec();
         let view = TokenLosses { tokens, loss: 1.0, perplexity: None, hardest: 0, goes_on: true };
         let found = places(&view, 60.0, 8.0);
         let tops: Vec<f32> = found.iter().map(|place| place.min.y / LINE).collect();
-        // A token that is wider than a line has one for itself.
+        // A token that is wider than a line gets a separate line.
         assert_eq!(tops, [0.0, 0.0, 0.0, 1.0, 2.0]);
         assert_eq!((found[1].min.x, found[3].min.x), (12.0, 0.0));
     }

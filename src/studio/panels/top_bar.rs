@@ -21,7 +21,7 @@ use egui::{Align, Button, Layout, RichText, Ui, Vec2};
 pub fn top_bar_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 4.0;
-        // A menu bar takes all the width there is, and the rest of the line is for others.
+        // A menu bar takes the whole available width, but the rest of the line is needed for other controls.
         ui.allocate_ui(Vec2::new(224.0, 24.0), |ui| {
             egui::MenuBar::new().style(menu_style).ui(ui, |ui| menus_ui(ui, view, commands))
         });
@@ -48,11 +48,12 @@ pub fn top_bar_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueu
     });
 }
 
-/// The widths of the window, in points, below which the device, and what the transport does, are shown by signs alone.
+/// The widths of the window, in points, below which the device, and the actions of the transport, are shown only as
+/// icons.
 const ROOM_FOR_DEVICE: f32 = 1000.0;
 const ROOM_FOR_NAMES: f32 = 800.0;
 
-/// The document's name, in what is left of the line.
+/// The document's name, in the rest of the line.
 fn title_ui(ui: &mut Ui, view: &TopBarView<'_>) {
     let mark = if view.is_dirty { " •" } else { "" };
     let title = RichText::new(format!("{}{mark}", view.title)).font(theme::strong(13.0));
@@ -61,7 +62,7 @@ fn title_ui(ui: &mut Ui, view: &TopBarView<'_>) {
         .on_hover_text(format!("{}\n{place}", view.title));
 }
 
-/// Names without frames, and room between them.
+/// Names without frames, and the space between them.
 fn menu_style(style: &mut egui::Style) {
     egui::containers::menu::menu_style(style);
     style.spacing.button_padding = Vec2::new(8.0, 2.0);
@@ -81,7 +82,7 @@ fn state_ui(ui: &mut Ui, view: &TopBarView<'_>) {
     ui.painter().circle_filled(rect.center(), 4.0, color);
 }
 
-/// What the network is planned for and trained on, and the choice of another.
+/// The device that the network is planned for and trained on, and the choice of another one.
 fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = if short { icons::DEVICE.to_owned() } else { format!("{}  {}", icons::DEVICE, view.name) };
@@ -102,7 +103,7 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut Com
             item(ui, name, about, *choice, commands);
         }
         let absent = |why| format!("No GPU can be used: {why}. The command stepgraph doctor says more.");
-        let unable = |why| format!("The CPU is taken, because {why}.");
+        let unable = |why| format!("The CPU is used, because {why}.");
         if let Some(text) = view.why_no_gpu.map(absent).or_else(|| view.cpu_only.map(unable)) {
             ui.separator();
             ui.set_max_width(360.0);
@@ -115,7 +116,7 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut Com
     menu.response.on_hover_text(format!("{}, {precision}. Click to choose another device.", view.about));
 }
 
-/// Laid out from the right: stop, train or pause, step, reset.
+/// Drawn from the right: stop, train or pause, step, reset.
 fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut CommandQueue) {
     let t = view.allowed;
     let command_ui = if short { command_icon_ui } else { command_ui };
@@ -128,7 +129,7 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut Co
     } else {
         let c = theme::colors(ui);
         let next = view.next;
-        // Continuing a stopped run comes before beginning another one.
+        // Continuing a stopped run comes before starting another one.
         let leads = t.train && !view.is_stopped;
         let text = RichText::new(format!("{}  {}", icons::PLAY, next.label())).color(match (leads, t.train) {
             (true, _) => c.on_accent,
@@ -142,17 +143,17 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut Co
         let about = match next {
             Next::Train => UiCommand::Train.tooltip(ui.ctx()),
             Next::TrainOn(steps) => format!(
-                "The run is over: continues from here for {} more steps. Reset begins again from new weights.",
+                "The run is over: continues from here for {} more steps. Reset starts again from new weights.",
                 format::exact(steps)
             ),
             Next::TrainAnew if view.is_stopped => format!(
-                "Begins another run from new weights. {} resumes the one that was stopped.",
+                "Starts a new run from new weights. {} resumes the one that was stopped.",
                 UiCommand::Continue.name_with_keys(ui.ctx())
             ),
             Next::TrainAnew if view.is_recording => {
-                "Begins another run from new weights; the last one stays in Runs.".to_owned()
+                "Starts a new run from new weights; the last one stays in Runs.".to_owned()
             }
-            Next::TrainAnew => "Begins another run from new weights; the curves of the last one go.".to_owned(),
+            Next::TrainAnew => "Starts a new run from new weights; the curves of the last one are removed.".to_owned(),
         };
         let response = ui.add_enabled(t.train, button).on_hover_text(about);
         named(&response, next.label(), t.train);
@@ -164,7 +165,7 @@ fn transport_ui(ui: &mut Ui, view: TransportView, short: bool, commands: &mut Co
     command_ui(ui, UiCommand::Reset, t.reset, commands);
 }
 
-/// What is most likely to be pressed, in the accent.
+/// The most likely action, in the accent colour.
 fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, commands: &mut CommandQueue) {
     let (c, info) = (theme::colors(ui), command.info());
     let text = if short { info.icon.to_owned() } else { format!("{}  {}", info.icon, info.label) };
@@ -181,7 +182,7 @@ fn item_ui(ui: &mut Ui, view: &TopBarView<'_>, command: UiCommand, commands: &mu
     command_menu_ui(ui, command, label, enabled, commands);
 }
 
-/// Groups of entries with lines between them.
+/// Groups of entries, separated by lines.
 fn groups_ui(ui: &mut Ui, view: &TopBarView<'_>, groups: &[&[UiCommand]], commands: &mut CommandQueue) {
     ui.set_min_width(240.0);
     for (at, group) in groups.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The tour's card, beside what its step is about and never over it.
+//! The tour's card, beside the parts that its step explains and never over them.
 
 use crate::studio::commands::choices::TourMove;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -11,7 +11,7 @@ use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use crate::tensor::Bytes;
 use egui::{Align, Align2, Area, Button, Frame, Id, Layout, Margin, Order, Pos2, Rect, RichText, Stroke, Ui, Vec2};
 
-/// The parts of the window, as they are drawn in this frame; a panel that is hidden has none.
+/// The rectangles of the parts of the window in this frame; a hidden panel has none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Parts {
     pub network: Option<Rect>,
@@ -19,21 +19,21 @@ pub struct Parts {
     pub inspector: Option<Rect>,
 }
 
-/// The width of the card's content, and its margin at each side, in points.
+/// The width of the card's content, and its margin on each side, in points.
 const WIDTH: f32 = 216.0;
 const MARGIN: f32 = 14.0;
-/// The space between the card and the edge of the part that it is in.
+/// The space between the card and the edge of its part.
 const GAP: f32 = 6.0;
 
-/// The corner of the card that stays where it is, its place, and the width of the content. The card of each step is
-/// not over the parts that the step explains:
+/// The corner of the card that is fixed, its position, and the width of the content. The card of each step is not over
+/// the parts that the step explains:
 ///
-/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, else in the
-///   network's lower end.
-/// - *Memory*: the map and the inspector, which names the owner. The card is in the network's lower end.
-/// - *Edit*: the network and the status line. The card is in the inspector's lower end.
+/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, otherwise
+///   at the lower end of the network panel.
+/// - *Memory*: the map and the inspector, which names the owner. The card is at the lower end of the network panel.
+/// - *Edit*: the network and the status line. The card is at the lower end of the inspector.
 ///
-/// Where the panel that should hold it is hidden, the card is at the lower end of the tabs.
+/// If the panel that should contain it is hidden, the card is at the lower end of the tabs.
 fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
     let Parts { network, middle, inspector } = *parts;
     let (part, corner) = match (step, network, inspector) {
@@ -47,7 +47,7 @@ fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
     (corner, corner.pos_in_rect(&room), WIDTH.min(room.width() - 2.0 * MARGIN))
 }
 
-/// Shows the present step.
+/// Shows the current step.
 pub fn tour_ui(ui: &Ui, view: &TourView, parts: &Parts, commands: &mut CommandQueue) {
     let (corner, at, width) = place(view.step, parts);
     let c = theme::colors(ui);
@@ -72,7 +72,7 @@ fn card_ui(ui: &mut Ui, view: &TourView, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, format!("Tour, {} of {}", step.number(), TourStep::ALL.len()));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let about = "Ends the tour for good; the Help menu starts it again";
+            let about = "Ends the tour permanently; the Help menu starts it again";
             if icon_ui(ui, icons::CLOSE, "Dismiss the tour", about).clicked() {
                 commands.push(UiCommand::Tour(TourMove::Dismiss));
             }
@@ -135,11 +135,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_card_is_never_over_what_its_step_is_about() {
+    fn the_card_never_covers_what_its_step_explains() {
         let rect = |x: f32, right: f32| Rect::from_min_max(Pos2::new(x, 36.0), Pos2::new(right, 670.0));
         let card = |step, parts: &Parts| {
             let (corner, at, width) = place(step, parts);
-            // The highest card, with some lines of text.
+            // The highest card, with several lines of text.
             corner.anchor_size(at, Vec2::new(width + 2.0 * MARGIN, 260.0))
         };
         for [network, inspector] in [[340.0, 256.0], [264.0, 200.0], [480.0, 320.0]] {
@@ -152,7 +152,7 @@ mod tests {
             assert!(right.contains_rect(card(TourStep::Train, &parts)));
             assert!(left.contains_rect(card(TourStep::Memory, &parts)));
             assert!(right.contains_rect(card(TourStep::Edit, &parts)));
-            // Without the inspector the map and the network stay free.
+            // Without the inspector the map and the network are not covered.
             let narrow = Parts { middle: rect(network, 900.0), inspector: None, ..parts };
             assert!(left.contains_rect(card(TourStep::Train, &narrow)));
             assert!(left.contains_rect(card(TourStep::Memory, &narrow)));

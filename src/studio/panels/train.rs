@@ -1,4 +1,4 @@
-//! The run: its curves, its numbers, and the controls that act on it live.
+//! The run: its curves, its numbers, and the controls that act on it while it runs.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::curves::{metrics_ui, plots_menu_ui, plots_ui};
@@ -14,16 +14,16 @@ use crate::studio::widgets::plot::PlotView;
 use crate::train::runs::mean_of_last;
 use egui::{Align, Layout, RichText, Slider, TextEdit, Ui, Vec2};
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct TrainPanel {
     pub view: PlotView,
-    /// The learning rate as it is being typed.
+    /// The learning rate that is being typed.
     lr_text: Option<String>,
 }
 
 impl TrainPanel {
-    /// Keeps the whole run in view again.
+    /// Resets the plots to the whole run.
     pub fn fit(&mut self) {
         self.view.fit();
     }
@@ -33,8 +33,8 @@ impl TrainPanel {
 pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     if let Some(error) = view.failure {
         let curves = match (view.run.shows_previous, view.run.done) {
-            (true, _) => "The curves below are those of the run before",
-            (false, 0) => "The network is kept as it is",
+            (true, _) => "The curves below are those of the previous run",
+            (false, 0) => "The network is not changed",
             (false, _) => "The curves end where it failed",
         };
         problem_ui(ui, error, &format!("{curves}; change what is named here and train again."));
@@ -54,7 +54,7 @@ pub fn train_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, comma
     plots_ui(ui, view, &mut panel.view, commands);
 }
 
-/// Before the first run: what the network is, and the one thing to press.
+/// Before the first run: what the network is, and the button to press.
 fn first_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     let preset = view.preset;
     if view.readiness != Readiness::Ready {
@@ -84,14 +84,14 @@ fn first_ui(ui: &mut Ui, view: &TrainView<'_>, commands: &mut CommandQueue) {
     });
 }
 
-/// A number with its name below it, and where it comes from as a tooltip.
+/// A number with its name below it, and its origin as a tooltip.
 struct Number {
     label: String,
     value: String,
     about: String,
 }
 
-/// Numbers side by side in columns of one width; a second row where there is no room for all.
+/// Numbers side by side in columns of equal width; in two rows if they do not fit in one.
 fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     const LEAST: f32 = 80.0;
     let fit = ((ui.available_width() / LEAST).floor() as usize).clamp(1, numbers.len().max(1));
@@ -115,8 +115,8 @@ fn columns_ui(ui: &mut Ui, numbers: &[Number]) {
     }
 }
 
-/// What the numbers of a run's pace are.
-const ABOUT_PACE: &str = "Over the last second; over the steps' own time where the run was shorter";
+/// The names of the numbers about a run's speed.
+const ABOUT_PACE: &str = "Over the last second, or over the time of all steps if the run was shorter";
 
 fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let h = run.history;
@@ -133,13 +133,13 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     let rhythm = run.evaluated_every.map_or_else(String::new, |n| format!(", every {}", format::counted(n, "step")));
     let loss = mean_of_last(h.curves.loss.raw.values()).map(|v| format::number(f64::from(v)));
     let accuracy = last(&h.curves.held_out_accuracy).map(|a| format!("{:.1}%", a * 100.0));
-    // A number that is cut would read as a smaller one.
+    // A number that is cut off would look like a smaller one.
     let total = if run.total < 100_000 { format::exact(run.total) } else { format::count(run.total as f64) };
     let [loss_name, accuracy_name, samples] = match run.maybe_trained {
         true => [
             "evaluated loss",
             "evaluated acc.",
-            "samples that the run may have trained on before it was resumed with others, so it is no held-out figure",
+            "samples that the run may have trained on before it was resumed with others: not a held-out figure",
         ],
         false => ["held-out loss", "held-out acc.", "samples the run never trains on"],
     };
@@ -147,7 +147,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         number(
             &format!("step of {total}"),
             Some(format::exact(run.done)),
-            &format!("Steps made, of the {} of the run", format::exact(run.total)),
+            &format!("Steps made, of {} in the run", format::exact(run.total)),
         ),
         number("training loss", loss, "Mean loss of the last 32 batches, before each update, as in the table of runs"),
         number(
@@ -155,7 +155,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
             last(&h.curves.held_out_loss).map(format::number),
             &format!("Mean loss over {samples}{rhythm}"),
         ),
-        number(accuracy_name, accuracy, &format!("Share that it classifies right of {samples}{rhythm}")),
+        number(accuracy_name, accuracy, &format!("Share of correctly classified {samples}{rhythm}")),
         number("steps/s", rate(run.steps_per_s), ABOUT_PACE),
         number("samples/s", rate(run.steps_per_s * batch), ABOUT_PACE),
         number("median step", time(run.median_us), "Median host time over the last 4096 steps"),
@@ -166,7 +166,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     }
     if run.predicts_tokens {
         let about = format!(
-            "Perplexity: the network is as unsure as among so many equally likely tokens; over {samples}{rhythm}"
+            "Perplexity: as uncertain as a choice among this number of equally likely tokens; over {samples}{rhythm}"
         );
         numbers.insert(
             3,
@@ -176,9 +176,9 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
     columns_ui(ui, &numbers);
 }
 
-/// The width below which the controls take two lines.
+/// The width below which the controls use two lines.
 const ROOM_FOR_CONTROLS: f32 = 600.0;
-/// What the sign of an edited network takes beside them.
+/// The additional width of the icon for an edited network.
 const ROOM_FOR_SIGN: f32 = 24.0;
 
 fn controls_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
@@ -195,14 +195,13 @@ fn controls_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, comman
     });
 }
 
-/// The learning rate, which acts on the run at once.
+/// The learning rate, which takes effect immediately.
 fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     weak_ui(ui, "learning rate");
     let mut text = panel.lr_text.clone().unwrap_or_else(|| format!("{}", run.lr));
     let edit = TextEdit::singleline(&mut text).desired_width(80.0).font(theme::mono()).id_salt("live lr");
     let response = ui.add_enabled_ui(run.obeys, |ui| ui.name_inputs("Live learning rate", |ui| ui.add(edit))).inner;
-    let response =
-        response.on_hover_text("Live: the next replay reads it; the recording stays as it is. Enter sets it.");
+    let response = response.on_hover_text("Applies to the next replay; the recording does not change. Enter sets it.");
     let parsed = text.trim().parse::<f32>().ok().filter(|v| (0.0..=1e6).contains(v));
     if response.lost_focus() {
         if let Some(lr) = parsed.filter(|lr| *lr != run.lr) {
@@ -221,7 +220,7 @@ fn lr_ui(ui: &mut Ui, run: &RunView<'_>, panel: &mut TrainPanel, commands: &mut 
     }
 }
 
-/// How the curves are shown.
+/// How the curves are drawn.
 fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: &mut CommandQueue) {
     weak_ui(ui, "smoothing");
     let mut smoothing = view.run.smoothing;
@@ -244,20 +243,20 @@ fn view_ui(ui: &mut Ui, view: &TrainView<'_>, panel: &mut TrainPanel, commands: 
         if panel.view.frozen {
             command_ui(ui, UiCommand::FollowPlots, true, commands);
         } else {
-            let freeze = ui.button("Freeze").on_hover_text("Keeps the axes as they are while the run continues");
+            let freeze = ui.button("Freeze").on_hover_text("Keeps the current axes while the run continues");
             panel.view.frozen = freeze.clicked();
         }
         plots_menu_ui(ui, view, commands);
         if view.is_stale {
             let c = theme::colors(ui);
-            // Beside everything else there is room for the words, and for the way out, in a wide window only.
+            // The text and the button that resolves it fit only in a wide window.
             let is_wide = ui.available_width() > 120.0;
             let words = if is_wide { "  edited since" } else { "" };
             let text = format!("{}{words}", icons::INFO);
             let label = ui.label(RichText::new(text).size(12.0).color(c.warning));
             label.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Label, true, "edited since"));
             label.on_hover_text(
-                "Edited since: this run trains the network as it was. Reset and train to use the edits.",
+                "Edited since the start: this run trains the network without the edits. Reset and train to use them.",
             );
             if is_wide {
                 command_icon_ui(ui, UiCommand::Reset, true, commands);

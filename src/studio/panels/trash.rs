@@ -1,4 +1,4 @@
-//! Deleted runs: what each was, with buttons that restore it and that delete it for good.
+//! Deleted runs, with buttons that restore a run and that delete it permanently.
 
 use crate::studio::commands::runs::Column as Field;
 use crate::studio::commands::runs::RunsCommand;
@@ -9,7 +9,7 @@ use crate::studio::widgets::button::{empty_ui, named, weak_ui};
 use egui::{Align, Button, Layout, RichText, Ui};
 use egui_extras::{Column, TableBuilder};
 
-/// What is shown of a run in the trash, with the width of its column; the name takes what is left.
+/// The columns for a run in the trash, with their widths; the name takes the remaining width.
 const FIELDS: [(Field, f32); 4] =
     [(Field::State, 84.0), (Field::Started, 84.0), (Field::Steps, 76.0), (Field::Loss, 68.0)];
 
@@ -17,7 +17,7 @@ const FIELDS: [(Field, f32); 4] =
 pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let Some(trash) = trash else { return drop(weak_ui(ui, "Reading the trash…")) };
     if trash.rows.is_empty() {
-        return empty_ui(ui, "The trash is empty", "Runs that are deleted come here, and can be brought back.");
+        return empty_ui(ui, "The trash is empty", "Deleted runs are listed here, and can be restored.");
     }
     let mut table = TableBuilder::new(ui)
         .id_salt("trash")
@@ -56,7 +56,7 @@ pub fn trash_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQue
     });
 }
 
-/// Numbers are at the right.
+/// Numbers are aligned to the right.
 fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
     if field.is_number() {
         ui.with_layout(Layout::right_to_left(Align::Center), show);
@@ -65,12 +65,12 @@ fn aligned_ui(ui: &mut Ui, field: Field, show: impl FnOnce(&mut Ui)) {
     }
 }
 
-/// The buttons that restore a run, and that delete it for good.
+/// The buttons that restore a run, and that delete it permanently.
 fn buttons_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     ui.spacing_mut().item_spacing.x = 4.0;
     let id = run.id.clone();
     for (command, label) in
-        [(RunsCommand::RestoreRun(id.clone()), "Restore"), (RunsCommand::Remove(vec![id]), "Delete for good…")]
+        [(RunsCommand::RestoreRun(id.clone()), "Restore"), (RunsCommand::Remove(vec![id]), "Delete permanently…")]
     {
         let info = command.info();
         let text = RichText::new(format!("{}  {label}", info.icon)).size(12.0);
@@ -82,7 +82,7 @@ fn buttons_ui(ui: &mut Ui, run: &RunRow, commands: &mut CommandQueue) {
     }
 }
 
-/// What is above the list: removes everything in it.
+/// The line above the list, with the button that removes everything in it.
 pub fn trash_tools_ui(ui: &mut Ui, trash: Option<&RunsView>, commands: &mut CommandQueue) {
     let rows = trash.map_or(&[][..], |t| &t.rows[..]);
     let text = format!("{}  Empty the trash…", icons::TRASH);

@@ -1,4 +1,4 @@
-//! What a buffer holds: statistics, a histogram, a picture, and the search for the first value that is not finite.
+//! The contents of a buffer: statistics, a histogram, a picture, and the search for the first value that is not finite.
 
 use crate::studio::commands::choices::Weights;
 use crate::studio::commands::selection::Selection;
@@ -13,7 +13,7 @@ use crate::studio::widgets::tensor_values::{extent, histogram_ui, picture_ui, te
 use crate::train::{Picture, Summary};
 use egui::{Align, Button, ComboBox, Layout, RichText, ScrollArea, TextureHandle, Ui};
 
-/// The picture on the graphics card, made once an answer and theme.
+/// The texture of the picture, made once for each answer and theme.
 #[derive(Default)]
 pub struct PictureCache {
     made_for: Option<(u64, bool)>,
@@ -49,7 +49,7 @@ pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, c
         });
     });
     if !view.is_on {
-        weak_ui(ui, "Runs the step up to the scrubber on a private copy and shows what is stored here.");
+        weak_ui(ui, "Runs a copy of the step up to the marked operation, and shows what is stored here.");
         return;
     }
     if view.is_outdated {
@@ -114,7 +114,7 @@ fn parts_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue) {
     combo.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::ComboBox, true, "Part of the vector"));
 }
 
-/// The values in one line, for where there is little room; nothing where they are not looked at.
+/// The values in one line, if there is little space; nothing if they are not requested.
 pub fn values_line_ui(ui: &mut Ui, view: &ValuesView<'_>) {
     let is_looked_at = view.is_on && !view.is_outdated;
     let Some(shown) = view.values.filter(|_| is_looked_at) else { return };
@@ -150,7 +150,7 @@ fn shown_ui(
         n => format!("the run's weights after step {}", format::exact(n)),
     };
     weak_ui(ui, format!("Values of step {step}, {done}"))
-        .on_hover_text(format!("A private copy makes step {step} with {weights}; the run is not touched"));
+        .on_hover_text(format!("A copy of the step makes step {step} with {weights}; the run is not changed"));
     ui.add(egui::Label::new(RichText::new(&shown.holds).font(theme::mono())).wrap());
     if let Some(op) = shown.writer {
         let kernel = view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
@@ -218,7 +218,7 @@ fn statistics_ui(ui: &mut Ui, look: &Summary) {
     }
 }
 
-/// Walks through the pictures along the leading axes.
+/// Buttons for the pictures along the leading axes.
 fn slices_ui(ui: &mut Ui, p: &Picture, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;
@@ -254,7 +254,7 @@ fn first_bad_ui(ui: &mut Ui, view: &ValuesView<'_>, commands: &mut CommandQueue)
     let kernel = |op: usize| view.plan.and_then(|p| p.ops.get(op)).map_or("", |o| o.kernel.as_str());
     match bad.op {
         Some(op) => link_ui(ui, "made by", &format!("{op} {}", kernel(op)), Selection::Op(op), commands),
-        None => drop(weak_ui(ui, "It was there before the step: look at the data, or at the weights.")),
+        None => drop(weak_ui(ui, "It existed before the step: check the data, or the weights.")),
     }
     link_ui(ui, "first in", &bad.name, Selection::Buffer(bad.buffer), commands);
 }

@@ -1,4 +1,4 @@
-//! The proofs that a step is right: a button for each, and the figures of every check.
+//! The checks of a step: a button for each, and their results.
 
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -18,10 +18,10 @@ use egui::{Align, Button, CollapsingHeader, Layout, RichText, ScrollArea, TextEd
 use egui_extras::{Column, TableBuilder};
 use std::time::Duration;
 
-/// What the panel remembers.
+/// The state of the panel.
 #[derive(Default)]
 pub struct VerifyPanel {
-    /// The number of replays as it is being typed.
+    /// The number of replays that is being typed.
     replays: Option<String>,
 }
 
@@ -35,7 +35,7 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, co
         if view.readiness != Readiness::Ready {
             return unready_ui(ui, view.readiness, "prove its step", commands);
         }
-        let next = "The window stays usable while proofs run, and each figure appears when it is known.";
+        let next = "The window stays usable while checks run, and each figure appears when it is known.";
         return empty_ui(ui, "Nothing proved yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
@@ -81,7 +81,7 @@ fn buttons_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, comma
     replays_ui(ui, view, panel, commands);
 }
 
-/// How often the step is replayed to prove it deterministic.
+/// How often the step is replayed to check that it is deterministic.
 fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, commands: &mut CommandQueue) {
     ui.horizontal(|ui| {
         weak_ui(ui, "replays");
@@ -90,7 +90,7 @@ fn replays_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, comma
         let edit = TextEdit::singleline(&mut text).desired_width(72.0).font(theme::mono());
         let edit = edit.id_salt("replays");
         let response = ui.name_inputs("Replays of the stress", |ui| ui.add(edit)).on_hover_text(
-            "How often the step is replayed, twice over, to prove it deterministic; empty takes what six seconds allow",
+            "The number of replays in each of two series that check determinism; empty: as many as take six seconds",
         );
         if text.is_empty() {
             weak_ui(ui, "as many as a few seconds allow");
@@ -120,10 +120,10 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
     }
     price_ui(ui, view);
     ui.horizontal_wrapped(|ui| {
-        // As high as its button, so that nothing moves when that comes and goes.
+        // As high as its button, so that nothing moves when the button appears or disappears.
         ui.set_min_height(24.0);
         if view.is_running {
-            // A check that takes long says so, even where nothing else moves.
+            // A long check shows its time, even if nothing else changes.
             ui.ctx().request_repaint_after(Duration::from_millis(500));
             let text = view.current.map_or_else(|| "preparing".to_owned(), |(p, name)| format!("{}: {name}", p.name()));
             weak_ui(ui, text);
@@ -144,12 +144,12 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
             let text = format!("{}  edited since: what is marked stale was proved of an older network", icons::INFO);
             ui.label(RichText::new(text).size(12.0).color(c.warning));
         } else if let Some(one) = view.proved.first() {
-            weak_ui(ui, format!("of {}, revision {revision}, as it is now", one.document));
+            weak_ui(ui, format!("of {}, revision {revision}, the current one", one.document));
         }
     });
 }
 
-/// What all proofs of the document would take. The line is there from the start, so that nothing below it moves.
+/// The estimated cost of all checks of the document. The line exists from the start, so that nothing below it moves.
 fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
     let replays = view.replays;
     let Some(found) = view.estimate else {
@@ -161,7 +161,7 @@ fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
     let most = if replays.is_some() { "about" } else { "up to about" };
     let text = format!("everything takes {most} {seconds} and {bytes} of memory here");
     let about =
-        "Estimated from the network: nearly all of it is gradients in double precision and the replays of the stress.";
+        "Estimated from the network: nearly all of the time is for gradients in double precision and repeated replays.";
     let c = theme::colors(ui);
     let (text, color) = match found.free.filter(|free| *free < found.price.bytes) {
         Some(free) => {
@@ -182,7 +182,7 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
         Some(false) => (icons::CLOSE, "failed", c.error),
         None => (icons::INFO, "skipped", c.weak),
     };
-    // A table's columns, with figures that may take several lines.
+    // A table's columns; numbers may take several lines.
     let name_width = (ui.available_width() * 0.3).clamp(150.0, 280.0);
     ui.horizontal_top(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
@@ -198,11 +198,11 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
             if stale {
                 let text = format!("stale, of revision {}", proved.revision);
                 ui.label(RichText::new(text).size(12.0).color(c.warning))
-                    .on_hover_text("The network was edited since; prove it again");
+                    .on_hover_text("The network was edited since; check it again");
             }
         });
         cell(ui, 48.0, &mut |ui| {
-            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Time that the check took");
+            weak_ui(ui, format!("{:.2} s", proved.seconds)).on_hover_text("Duration of the check");
         });
         let rest = (ui.available_width() - 8.0).max(120.0);
         cell(ui, rest, &mut |ui| drop(ui.add(egui::Label::new(RichText::new(&check.figures).size(12.0)).wrap())));
@@ -222,7 +222,7 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
     });
 }
 
-/// A line of what failed; clicking it selects the operation or the layer that it names.
+/// A line about a failure; clicking it selects the operation or the layer that it names.
 fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let text = RichText::new(line).size(12.0).color(c.error);
@@ -240,7 +240,7 @@ fn detail_ui(ui: &mut Ui, line: &str, culprit: Option<&Culprit>, commands: &mut 
     }
 }
 
-/// Every buffer with what differs in it.
+/// Every buffer with its differences.
 fn compared_ui(ui: &mut Ui, compared: &[Compared], selectable: bool, commands: &mut CommandQueue) {
     let table = TableBuilder::new(ui)
         .id_salt("compared buffers")

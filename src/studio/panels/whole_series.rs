@@ -1,4 +1,4 @@
-//! A time series as a whole: what trains, what is held out, and what one sample sees and learns.
+//! A whole time series: the training part, the held-out part, and the input and target of one sample.
 
 use crate::studio::panels::inside::stepper_ui;
 use crate::studio::theme;
@@ -9,7 +9,7 @@ use crate::studio::widgets::classes::HIGH;
 use egui::{Button, Ui};
 use egui_plot::{Legend, Line, Plot, PlotPoints, PlotUi, Span};
 
-/// What the page remembers.
+/// The state of the page.
 #[derive(Default)]
 pub struct SeriesPage {
     sample: usize,
@@ -77,7 +77,7 @@ fn plot_ui(ui: &mut Ui, series: &WholeSeries, page: &mut SeriesPage) {
     response.response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &label));
 }
 
-/// The lines that a sample sees and those that it learns, behind the curve.
+/// The lines of a sample's input and target, behind the curve.
 fn sample_spans(plot: &mut PlotUi<'_>, series: &WholeSeries, sample: usize, c: &theme::Colors) {
     let [seen, learnt] = series.stretches(sample);
     for (name, [from, to], color) in [("window", seen, c.weak), ("horizon", learnt, HIGH)] {
@@ -87,14 +87,14 @@ fn sample_spans(plot: &mut PlotUi<'_>, series: &WholeSeries, sample: usize, c: &
     }
 }
 
-/// The part that trains, the part that is held out, and what is between, as far as it is in view.
+/// The visible ranges of the training part, the held-out part, and the lines between them.
 fn curves(plot: &mut PlotUi<'_>, series: &WholeSeries, column: usize, (pixels, c): (usize, &theme::Colors)) {
     let values = &series.columns[column].values;
     let (lines, bounds) = (series.lines as f64, plot.plot_bounds());
     let [from, to] = [bounds.min()[0], bounds.max()[0]];
     let in_view = if from < to { [from.max(1.0), to.min(lines)] } else { [1.0, lines] };
     let (last, first) = (series.last_trained as f64, series.first_held_out.map_or(lines, |first| first as f64));
-    // Held-out lines and training lines have none in common.
+    // Held-out samples and training samples share no line.
     let parts = [
         ("training", [1.0, last], c.accent),
         ("between", [last, first], c.weak),

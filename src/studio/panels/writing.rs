@@ -1,4 +1,4 @@
-//! A text that the network of the run writes: the prompt, how tokens are drawn, and what comes.
+//! A text that the network of the run writes: the prompt, how tokens are drawn, and the result.
 
 use crate::studio::commands::{CommandQueue, PredictionsCommand, UiCommand};
 use crate::studio::theme;
@@ -10,7 +10,7 @@ use crate::train::{Generation, Sampling};
 use egui::text::{LayoutJob, TextFormat};
 use egui::{DragValue, Key, Label, RichText, ScrollArea, TextEdit, Ui};
 
-/// What the page remembers.
+/// The state of the page.
 pub struct WritingPage {
     prompt: String,
     temperature: f64,
@@ -28,7 +28,7 @@ impl Default for WritingPage {
     }
 }
 
-/// The longest text, in tokens: as long as is drawn anew in a moment whenever a token comes.
+/// The longest text, in tokens: short enough to be drawn again for every new token.
 const LONGEST: usize = 4000;
 
 impl WritingPage {
@@ -54,7 +54,7 @@ fn number_ui(ui: &mut Ui, name: &str, about: &str, value: DragValue<'_>) {
     });
 }
 
-/// The beginning of the text: a line for additions, several for other texts. True where Enter ended it.
+/// The prompt: a single line for additions, several for other texts. True if Enter was pressed.
 fn prompt_ui(ui: &mut Ui, is_line: bool, prompt: &mut String) -> bool {
     let edit = if is_line {
         TextEdit::singleline(prompt).hint_text("an addition, such as 37+85=")
@@ -63,7 +63,7 @@ fn prompt_ui(ui: &mut Ui, is_line: bool, prompt: &mut String) -> bool {
     };
     let edit = edit.desired_width(f32::INFINITY).font(theme::mono()).id_salt("prompt");
     let response = ui.name_inputs("prompt", |ui| ui.add(edit));
-    // The hint would be its name otherwise.
+    // Otherwise the hint would be its name.
     ui.ctx().accesskit_node_builder(response.id, |node| node.set_label("prompt"));
     is_line && response.lost_focus() && ui.input(|i| i.key_pressed(Key::Enter))
 }
@@ -79,12 +79,17 @@ pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut Writi
         let read = |text: &str| if text.trim() == "all" { Some(0.0) } else { text.trim().parse().ok() };
         let top_k = DragValue::new(&mut page.top_k).range(0..=1_000_000).speed(0.1);
         let top_k = top_k.custom_formatter(all).custom_parser(read);
-        number_ui(ui, "top-k", "Only so many of the likeliest tokens are drawn from; 0 for all", top_k);
+        number_ui(ui, "top-k", "Only this number of the likeliest tokens can be drawn; 0 for all", top_k);
         let top_p = DragValue::new(&mut page.top_p).range(0.01..=1.0).speed(0.01).max_decimals(2);
-        number_ui(ui, "top-p", "Only the fewest tokens whose probabilities reach this share are drawn from", top_p);
-        number_ui(ui, "seed", "Another seed draws other tokens", DragValue::new(&mut page.seed));
+        number_ui(
+            ui,
+            "top-p",
+            "Only the smallest set of likeliest tokens whose probabilities reach this sum can be drawn",
+            top_p,
+        );
+        number_ui(ui, "seed", "A different seed draws different tokens", DragValue::new(&mut page.seed));
         let tokens = DragValue::new(&mut page.tokens).range(1..=LONGEST);
-        number_ui(ui, "length", "The most tokens that are written", tokens);
+        number_ui(ui, "length", "The largest number of tokens that are written", tokens);
     });
     ui.horizontal_wrapped(|ui| {
         if view.writing.is_busy() {
@@ -109,12 +114,15 @@ pub fn writing_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>, page: &mut Writi
     text_ui(ui, view);
 }
 
-/// What was written, behind its prompt.
+/// The text that was written, after its prompt.
 fn text_ui(ui: &mut Ui, view: &PredictionsPanelView<'_>) {
     let c = theme::colors(ui);
     let writing = view.writing;
     if matches!(writing.state, WritingState::Nothing) {
-        weak_ui(ui, "Nothing is written yet. Type a beginning and press Write; it can be done while the run trains.");
+        weak_ui(
+            ui,
+            "Nothing is written yet. Type the start of a text and press Write; this also works while the run trains.",
+        );
         return;
     }
     let mut job = LayoutJob::default();

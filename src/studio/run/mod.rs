@@ -1,4 +1,4 @@
-//! Runs as the window sees them: the one that is being trained, and those that are kept on disk.
+//! The window's state of runs: the one that is being trained, and those that are kept on disk.
 
 pub mod kept;
 pub mod predictions;

@@ -1,5 +1,5 @@
-//! The network's answers during training: the run is queried as often as its time limit allows, and a separate thread
-//! makes the view.
+//! The network's predictions during training: the run is queried as often as its time limit allows, and a separate
+//! thread makes the view.
 
 use crate::model::{DataSource, LayerPath, Model};
 use crate::studio::commands::{AnswersPage, PredictionsCommand};
@@ -12,9 +12,9 @@ use crate::train::{Command, Inside, Look};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The shortest time between two questions.
+/// The shortest time between two queries.
 const EVERY: Duration = Duration::from_millis(200);
-/// After this long a question counts as lost.
+/// The time after which a query is considered lost.
 const LOST: Duration = Duration::from_secs(30);
 
 /// The views that are made from answers.
@@ -44,14 +44,14 @@ pub struct Predictions {
     pub view: Option<Arc<PredictionsView>>,
     /// What was found inside the network for one sample.
     pub inside: Option<Arc<InsideView>>,
-    /// Rises with every view.
+    /// Increases with every view.
     pub generation: u64,
     /// The page that the user chose.
     pub chosen: Option<AnswersPage>,
     /// The sample whose inside is shown, by its position among the requested ones, and the attention head.
     pub place: usize,
     pub head: usize,
-    /// What can be shown of a network that reads sequences.
+    /// The pages that are available for a network that reads sequences.
     pub facts: SequenceFacts,
     /// The run that the view belongs to.
     run: u64,
@@ -62,10 +62,10 @@ pub struct Predictions {
 }
 
 impl Predictions {
-    /// Nothing asked yet; `wake` asks for a frame.
+    /// No query yet; `wake` requests a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let maker = Background::spawn("stepgraph-predictions", wake, |q: AnsweredQuery| make(&q))?;
         Ok(Self {
@@ -98,14 +98,14 @@ impl Predictions {
         }
     }
 
-    /// The page on screen: the one that was chosen, or the first that shows most of this network.
+    /// The page on screen: the chosen one, or the first of the most informative ones for this network.
     #[must_use]
     pub fn page(&self) -> Option<AnswersPage> {
         let first = || AnswersPage::ALL.into_iter().find(|page| self.facts.offers(*page));
         self.chosen.or_else(first)
     }
 
-    /// The sample whose inside is shown: its position among the possible ones, their number, and its own number.
+    /// The sample whose inside is shown: its index among the possible ones, their number, and its own number.
     #[must_use]
     pub fn sample(&self, training: &Training) -> Option<(usize, usize, u32)> {
         let (_, split) = training.data.as_ref()?;
@@ -115,7 +115,7 @@ impl Predictions {
     }
 
     /// Receives answers, and sends a query if the tab is shown (`shown`) and the network has changed; `layer` is the
-    /// selected one.
+    /// selected layer.
     pub fn follow(&mut self, training: &mut Training, shown: bool, layer: Option<&LayerPath>) {
         if self.run != training.run {
             (self.run, self.view, self.model, self.waiting, self.asked) = (training.run, None, None, None, None);
@@ -152,14 +152,14 @@ impl Predictions {
             self.model = training.compiled.as_ref().map(|c| Arc::new(c.model.clone()));
             if let (Some(model), Some(source), Some((set, _))) = (&self.model, source_of(training), &training.data) {
                 self.facts = SequenceFacts::of(model, set, &source);
-                // A page that was chosen for another network is left if this network has nothing to show there.
+                // A page that was chosen for another network is left if it is not available for this network.
                 self.chosen = self.chosen.filter(|page| self.facts.offers(*page));
             }
         }
         self.model.clone()
     }
 
-    /// What the page on screen shows of the inside of the network; nothing if it shows answers.
+    /// What the page on screen shows of the inside of the network; `None` if it shows predictions.
     fn wanted(&self, training: &Training, selected: Option<&LayerPath>) -> Option<Inside> {
         let page = self.page().filter(|page| page.looks_inside() && self.facts.offers(*page))?;
         let (_, _, sample) = self.sample(training)?;

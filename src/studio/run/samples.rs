@@ -9,20 +9,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-/// The time after which files that could not be used are looked at again.
+/// The interval at which files that could not be used are checked again.
 pub const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What is to be loaded.
+/// What to load.
 struct Order {
     key: DataKey,
-    /// True where this failed before: it is loaded again only where its files have changed.
+    /// True if this failed before: it is loaded again only if its files have changed.
     is_retry: bool,
 }
 
-/// The data, or why it cannot be used; `None` where nothing has changed since it could not.
+/// The data, or why it cannot be used; `None` if nothing has changed since the failure.
 type Loaded = Option<Result<DataView, DataError>>;
 
-/// Size and time of each file of the data; `None` where there is none.
+/// Size and time of each file of the data; `None` if it does not exist.
 type Stamps = Vec<Option<(u64, Option<SystemTime>)>>;
 
 fn stamps_of(key: &DataKey) -> Stamps {
@@ -33,7 +33,7 @@ fn stamps_of(key: &DataKey) -> Stamps {
     key.spec.source.paths().iter().map(|path| stamp(path)).collect()
 }
 
-/// Loads what is ordered, and remembers what its files were when it failed.
+/// Loads the requested data, and remembers the state of its files if that fails.
 fn loading() -> impl FnMut(Order) -> Loaded + Send {
     let mut failed: Option<(DataKey, Stamps)> = None;
     move |order| {
@@ -51,18 +51,18 @@ fn loading() -> impl FnMut(Order) -> Loaded + Send {
 pub struct Samples {
     loader: Background<Order, Loaded>,
     asked: Option<DataKey>,
-    /// When the files of data that cannot be loaded were last looked at.
+    /// When the files of data that cannot be loaded were last checked.
     tried: Option<Instant>,
     /// The newest data set that could be loaded, and whether it is that of the document.
     pub view: Option<Arc<DataView>>,
     pub is_current: bool,
     /// Why the document's data cannot be loaded.
     pub problem: Option<DataError>,
-    /// Rises with every view.
+    /// Increases with every view.
     pub generation: u64,
 }
 
-/// What the data of a document is loaded from and for; `None` where it names none.
+/// What the data of a document is loaded from and for; `None` if it names none.
 #[must_use]
 pub fn key_of(preset: &Preset, model: Option<&Model>, base: PathBuf) -> Option<DataKey> {
     preset.data.as_ref().map(|spec| DataKey {
@@ -79,16 +79,16 @@ pub fn key_of(preset: &Preset, model: Option<&Model>, base: PathBuf) -> Option<D
 }
 
 impl Samples {
-    /// Nothing loaded yet; `wake` asks for a frame.
+    /// Nothing loaded yet; `wake` requests a frame.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let loader = Background::spawn("stepgraph-data", wake, loading())?;
         Ok(Self { loader, asked: None, tried: None, view: None, is_current: false, problem: None, generation: 0 })
     }
 
-    /// Has this data loaded, where it is not that already, or where its files have changed since it could not be.
+    /// Requests this data, unless it is loaded already, or again if its files have changed since a failure.
     pub fn want(&mut self, key: Option<DataKey>) {
         if self.asked == key {
             let may_be_fixed = self.problem.as_ref().is_some_and(|p| !matches!(p, DataError::Cancelled));
@@ -100,7 +100,7 @@ impl Samples {
             return;
         }
         self.asked.clone_from(&key);
-        // What was wrong with other data says nothing about this.
+        // A message about other data does not apply to this data.
         (self.is_current, self.problem, self.tried) = (false, None, Some(Instant::now()));
         match key {
             Some(key) => self.loader.ask(Order { key, is_retry: false }),
@@ -108,14 +108,14 @@ impl Samples {
         }
     }
 
-    /// Has the data loaded anew: a run has found something wrong with it.
+    /// Requests the data again, because a run has found something wrong with it.
     pub fn reload(&mut self) {
         if self.problem.is_none() {
             (self.asked, self.is_current) = (None, false);
         }
     }
 
-    /// Receives what the thread has to report.
+    /// Receives results from the thread.
     pub fn poll(&mut self) {
         match self.loader.poll() {
             None | Some(None) => {}
@@ -129,7 +129,7 @@ impl Samples {
     }
 
     /// What is wrong with the data of a document, if anything: it cannot be loaded, or the network cannot be trained on
-    /// it. The outer `None` means unknown: the data of `key`, that of the document as it is now, was not loaded.
+    /// it. The outer `None` means unknown: the data of `key`, that of the current document, was not loaded.
     pub fn verdict(&self, preset: &Preset, key: impl FnOnce() -> Option<DataKey>) -> Option<Option<Diagnostic>> {
         let view = self.view.as_ref().filter(|_| self.is_current);
         if (self.problem.is_none() && view.is_none()) || self.asked != key() {
@@ -143,7 +143,7 @@ impl Samples {
         Some(self.problem.as_ref().or(misfit).map(|error| error.mistake(preset)).or_else(of_batch))
     }
 
-    /// The number of classes that were found in this data, where it is what was loaded.
+    /// The number of classes in this data, if it is the data that was loaded.
     #[must_use]
     pub fn classes(&self, data: &DataSpec) -> Option<usize> {
         let view =
@@ -151,7 +151,7 @@ impl Samples {
         Some(view.classes.len()).filter(|n| *n > 0)
     }
 
-    /// Waits for the data no more; other data is loaded when it is asked for.
+    /// Cancels loading; other data is loaded when it is requested.
     pub fn cancel(&mut self) {
         self.loader.cancel();
         self.problem = Some(DataError::Cancelled);

@@ -1,4 +1,4 @@
-//! What each command and request does: the one place where both are carried out.
+//! Performs all commands and requests; this is the only place that does.
 
 use crate::model::{DataSource, ListId, ListPath, Preset};
 use crate::studio::commands::{Action, DataField, DialogPurpose, Edit, Request, Selection, Tab, TourMove, UiCommand};
@@ -18,11 +18,11 @@ use crate::train::{Command as Order, SessionSpec};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Steps that are timed each way.
+/// The number of steps that are timed in each way.
 const BOTH_WAYS: usize = 400;
 
 impl StudioApp {
-    /// Carries out a command or a request, where it makes sense now.
+    /// Performs a command or a request, if it is possible now.
     pub fn perform(&mut self, ctx: &egui::Context, action: impl Into<Action>) {
         let action = action.into();
         if !self.is_possible(&action) {
@@ -36,7 +36,8 @@ impl StudioApp {
         self.perform_past_edits(ctx, action);
     }
 
-    /// False where an action would do nothing now. Keys reach what a disabled button would explain, so it is explained.
+    /// False if an action has no effect now. Shortcuts can trigger what a disabled button would explain, so it is
+    /// explained.
     fn is_possible(&mut self, action: &Action) -> bool {
         match action {
             Action::Command(command) => {
@@ -51,7 +52,7 @@ impl StudioApp {
         }
     }
 
-    /// Carries out an action that loses no edits; the trained weights may be asked about.
+    /// Performs an action that loses no edits; a question about the trained weights may come first.
     fn perform_past_edits(&mut self, ctx: &egui::Context, action: Action) {
         if action.replaces_document() && self.studio.training.has_unsaved_weights() {
             self.panels.modals.ask(Question::Weights(action));
@@ -60,7 +61,7 @@ impl StudioApp {
         self.carry_out(ctx, action);
     }
 
-    /// Carries out an action without any question.
+    /// Performs an action without any question.
     pub(super) fn carry_out(&mut self, ctx: &egui::Context, action: Action) {
         match action {
             Action::Command(command) => self.apply_command(ctx, command),
@@ -68,7 +69,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what the program asked of itself.
+    /// Performs a request.
     fn apply_request(&mut self, request: Request) {
         match request {
             Request::Open(path) => self.open_file(path),
@@ -85,7 +86,7 @@ impl StudioApp {
         }
     }
 
-    /// Performs commands about files and the window; other commands are passed to what they are about.
+    /// Performs commands about files and the window; other commands are passed on to the functions for their subject.
     fn apply_command(&mut self, ctx: &egui::Context, command: UiCommand) {
         match command {
             UiCommand::New => self.open_document(presets::empty(), None),
@@ -212,26 +213,26 @@ impl StudioApp {
         }
     }
 
-    /// Has a field of the data name a file: from the preset's folder where it is in it, so that both can move
-    /// together.
+    /// Sets a field of the data to a file, relative to the preset's folder if the file is inside it, so that both can
+    /// be moved together.
     fn use_data(&mut self, field: DataField, path: &Path) {
         let owner = match (field.input, self.studio.document.preset().data.as_ref().map(|data| &data.source)) {
             (None, _) => Owner::Preset,
             (Some(input), Some(DataSource::Joined { inputs, .. })) if input < inputs.len() => {
                 Owner::Source(inputs[input].0.clone())
             }
-            // The document is another since the dialog was opened.
+            // The document has changed since the dialog was opened.
             _ => return,
         };
         let base = self.studio.document.base();
         let inside = (!base.as_os_str().is_empty()).then(|| path.strip_prefix(&base).ok()).flatten();
         let text = inside.unwrap_or(path).display().to_string();
         self.edit(&Edit::SetField { owner, name: field.name, value: FieldValue::Text(text) });
-        // What was typed there before is not what counts any more.
+        // A text that was typed there before is discarded.
         self.panels.drafts.clear();
     }
 
-    /// A wrong text is the last thing the user did: it goes first, and the document's own value is back.
+    /// An invalid text is the user's last action: undo removes it first and restores the document's value.
     fn undo(&mut self) {
         if self.panels.drafts.mistakes() == 0 {
             let before = Arc::clone(self.studio.document.preset());
@@ -248,7 +249,7 @@ impl StudioApp {
         self.panels.drafts.clear();
     }
 
-    /// Selects the first layer with a mistake, and gives the keyboard to the list of layers.
+    /// Selects the first layer with a mistake, and gives the keyboard focus to the list of layers.
     fn show_problem(&mut self, ctx: &egui::Context) {
         let first = self.studio.network.first_problem.clone();
         if let Some(first) = first.or_else(|| self.panels.drafts.first_layer()) {
@@ -257,7 +258,7 @@ impl StudioApp {
         ctx.memory_mut(|m| m.request_focus(layers_id()));
     }
 
-    /// Begins the tour, goes to its next step, or ends it.
+    /// Starts the tour, goes to its next step, or ends it.
     fn go_through_tour(&mut self, step: TourMove) {
         let studio = &mut self.studio;
         match step {
@@ -283,7 +284,7 @@ impl StudioApp {
             return;
         }
         self.studio.folds.follow(edit);
-        // Layers have moved: what was typed into one must not appear in another.
+        // Layers have moved: a text that was typed for one must not appear in another.
         self.panels.drafts.forget_layers();
         if let Some(path) = touched {
             let selection = if path.is_empty() { Selection::Nothing } else { Selection::Layer(path) };
@@ -291,7 +292,7 @@ impl StudioApp {
         }
     }
 
-    /// Behind the selected layer, or at the end.
+    /// After the selected layer, or at the end.
     fn place_for_new(&self) -> (ListPath, usize) {
         match self.studio.selection.current() {
             Selection::Layer(path) => {
@@ -335,7 +336,7 @@ impl StudioApp {
             return;
         }
         if let Next::TrainOn(steps) = self.studio.next() {
-            // A single step makes the run longer by itself alone.
+            // A single step extends the run automatically.
             let steps = if let Order::Step(count) = order { count } else { steps };
             self.studio.training.extend(steps, order);
             return;
@@ -353,10 +354,10 @@ impl StudioApp {
         SessionSpec { machine: target, tuning, metrics, ..SessionSpec::new(preset, self.studio.document.base()) }
     }
 
-    /// Trains what was made of the document: from its first step, or from where a kept run continues.
+    /// Trains the document as compiled: from its first step, or from where a kept run continues.
     pub(super) fn begin_run(&mut self, spec: SessionSpec, order: Order, from: Option<Continuation>) {
         let wake = Arc::clone(&self.studio.wake);
-        // What was reported of the run before, or of another network, is over.
+        // Messages about the previous run, or about another network, are outdated.
         self.studio.notice = None;
         self.studio.training.start(spec, order, from, move || wake());
         self.studio.training.device = Some(self.studio.devices.current().choice);
@@ -374,7 +375,7 @@ impl StudioApp {
 
     /// Continues after a question.
     pub(super) fn take_answer(&mut self, ctx: &egui::Context, answer: Answer) {
-        // What the answer changes is seen at once, like what a command changes.
+        // The result of the answer is shown immediately, like that of a command.
         ctx.request_repaint();
         match answer {
             Answer::SaveThen(then) => {

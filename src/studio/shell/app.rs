@@ -1,4 +1,4 @@
-//! The window: lays out the panels, hands each its view, and carries out what they ask for.
+//! The window: draws the panels, passes each its view model, and performs their commands.
 
 use crate::model::Preset;
 use crate::select::Tuning;
@@ -27,17 +27,17 @@ use std::time::Duration;
 /// How the studio starts.
 #[derive(Clone, Debug, Default)]
 pub struct Startup {
-    /// The file to open in place of what was open last, or the name of a bundled preset.
+    /// The file to open instead of what was open last, or the name of a bundled preset.
     pub preset: Option<PathBuf>,
-    /// Where unsaved edits are kept through a crash; `None` keeps none.
+    /// The folder in which unsaved edits are kept safe from crashes; `None` if they are not.
     pub recovery: Option<PathBuf>,
     /// Kernel times remembered from this machine.
     pub tuning: Option<Arc<Tuning>>,
-    /// Where runs are kept; `None` keeps none.
+    /// The store of kept runs; `None` if runs are not kept.
     pub runs: Option<RunStore>,
-    /// Shows the tour to those who have not seen it.
+    /// Whether the tour is shown to users who have not seen it.
     pub tour: bool,
-    /// Follows the system where it asks for less motion.
+    /// Whether animations are reduced if the system requests it.
     pub asks_system: bool,
 }
 
@@ -45,29 +45,29 @@ pub struct Startup {
 pub struct StudioApp {
     pub studio: Studio,
     pub panels: Panels,
-    /// What the panels asked for in this frame.
+    /// The commands of the panels in this frame.
     commands: CommandQueue,
-    /// What the program asks of itself before the panels are drawn.
+    /// The program's requests before the panels are drawn.
     requests: Vec<Request>,
     /// Set once the user has decided about unsaved changes.
     pub(super) may_close: bool,
-    /// What waits for a save to reach the disk.
+    /// The action that waits until a save is on the disk.
     pub(super) after_save: Option<Action>,
-    /// What waits for the weights to reach the disk, and the document's revision when it was asked for.
+    /// The action that waits until the weights are on the disk, and the document's revision at its request.
     pub(super) after_weights: Option<(Action, u64)>,
     /// True while a dialog was open in the last frame.
     has_dialog: bool,
-    /// The window's title as last set: not every system reports it.
+    /// The window's title as last set, because not every system reports it.
     title: String,
-    /// What is remembered as open: its file, and the document as it was saved.
+    /// What is stored as the open network: its file, and the document as it was saved.
     remembered: Option<(Option<PathBuf>, Arc<Preset>)>,
-    /// What was written last of what is remembered, and the tabs that were shown then.
+    /// The stored settings as last written, and the tabs that were shown then.
     written: Option<(Settings, Vec<Tab>)>,
-    /// Makes the window fit its screen.
+    /// Fits the window to its screen.
     fit: Fit,
 }
 
-/// The time between frames while something runs: the worker must not be slowed by being watched.
+/// The time between frames while something runs: drawing must not slow the worker down.
 const FRAME_EVERY: Duration = Duration::from_millis(33);
 
 /// The key of the layout in the storage.
@@ -77,7 +77,7 @@ impl StudioApp {
     /// The window's first state.
     ///
     /// # Errors
-    /// Where the system refuses threads.
+    /// If the system refuses to start threads.
     pub fn new(cc: &eframe::CreationContext<'_>, startup: &Startup) -> std::io::Result<Self> {
         theme::install(&cc.egui_ctx);
         let stored = |key: &str| cc.storage.and_then(|s| s.get_string(key));
@@ -85,7 +85,7 @@ impl StudioApp {
         if let Some(dark) = settings.dark {
             cc.egui_ctx.set_theme(if dark { egui::Theme::Dark } else { egui::Theme::Light });
         }
-        // Ctrl-Q asks about unsaved changes like every other way out.
+        // Ctrl-Q asks about unsaved changes like every other way of closing.
         cc.egui_ctx.options_mut(|o| o.quit_shortcuts.clear());
         let ctx = cc.egui_ctx.clone();
         let wake = Arc::new(move || ctx.request_repaint_after(FRAME_EVERY));
@@ -104,7 +104,7 @@ impl StudioApp {
         if let Some(folder) = &startup.recovery {
             studio.recover_in(folder);
         }
-        // Edits that a crash left come first, and what was asked for comes in place of what was open.
+        // Edits that a crash left come first; a requested file replaces what was open last.
         if startup.preset.is_none() && !studio.document.is_dirty() {
             studio.open_last();
         }
@@ -131,7 +131,7 @@ impl StudioApp {
         Ok(app)
     }
 
-    /// Opens a file before the first frame, or a bundled preset of this name.
+    /// Opens a file before the first frame, or a bundled preset with this name.
     fn open_at_start(&mut self, path: &Path) {
         let bundled = path.to_str().filter(|_| !path.is_file()).and_then(presets::index);
         match bundled {
@@ -177,7 +177,7 @@ impl StudioApp {
         }
     }
 
-    /// Writes what is remembered as soon as it changes, so that it is known after a crash too.
+    /// Stores the settings as soon as they change, so that they survive a crash too.
     pub fn remember(&mut self, storage: Option<&mut (dyn eframe::Storage + 'static)>) {
         self.remember_open();
         let runs = &self.studio.runs;
@@ -192,7 +192,7 @@ impl StudioApp {
         storage.flush();
     }
 
-    /// Takes note of the network that is open.
+    /// Records the open network.
     fn remember_open(&mut self) {
         let document = &self.studio.document;
         let is_known = |(path, saved): &(Option<PathBuf>, Arc<Preset>)| {
@@ -218,10 +218,10 @@ impl StudioApp {
         let bottom = Panel::bottom("status").frame(frame).show(ui, |ui| {
             panels::status::status_ui(ui, &studio.status_view(), &mut panels.status, commands);
         });
-        // From the left to the right and from the top to the bottom.
+        // From left to right and from top to bottom.
         let mut areas = vec![top.response.rect];
         let frame = room(ui, 12, 8);
-        // However wide a panel was drawn, the tabs keep the larger part.
+        // The tabs keep the larger part, even if the user makes a panel wider.
         let range = |least: f32| least..=(window * 0.36).clamp(least, 480.0);
         let mut network = None;
         if studio.settings.shows(Side::Network, window) {
@@ -267,7 +267,7 @@ impl StudioApp {
     }
 }
 
-/// What is drawn over the panels: the palette, the tour, help and questions. Gives the answer to a question.
+/// Draws what is over the panels: the palette, the tour, help and questions. Returns the answer to a question.
 fn overlays_ui(
     ui: &Ui,
     studio: &Studio,
@@ -295,7 +295,7 @@ impl eframe::App for StudioApp {
         let ctx = ui.ctx().clone();
         let has_dialog = ctx.memory(|m| m.top_modal_layer().is_some());
         if has_dialog && !std::mem::replace(&mut self.has_dialog, has_dialog) {
-            // What the pointer rested on is behind the dialog now: its tooltip must not be over it.
+            // The control under the pointer is behind the dialog now: its tooltip must not be drawn over it.
             ctx.input_mut(|i| i.pointer = egui::PointerState::default());
         }
         self.has_dialog = has_dialog;
@@ -303,7 +303,7 @@ impl eframe::App for StudioApp {
         self.commands.extend(shortcuts::pressed(&ctx));
         self.panels_ui(ui);
         if self.panels.shown != self.studio.shown {
-            // What a tab shows is loaded from the next frame on.
+            // The data of a tab is loaded from the next frame on.
             ctx.request_repaint();
         }
         let requests = std::mem::take(&mut self.requests).into_iter().map(Action::Request);
@@ -312,12 +312,13 @@ impl eframe::App for StudioApp {
             for action in actions {
                 self.perform(&ctx, action);
             }
-            // What a command changed is seen at once, not at the next movement of the pointer.
+            // The result of a command is shown immediately, not at the next movement of the pointer.
             ctx.request_repaint();
         }
         let mark = if self.studio.document.is_dirty() { "• " } else { "" };
         let title = format!("{mark}{} - Stepgraph", self.studio.document.title());
-        // Every order to the window asks for another frame: one a frame, and an idle window would never rest.
+        // Every command to the window causes another frame: if one were sent in each frame, an idle window would never
+        // rest.
         if self.title != title {
             ctx.send_viewport_cmd(egui::ViewportCommand::Title(title.clone()));
             self.title = title;
@@ -345,9 +346,9 @@ struct Tabs<'a> {
     panels: &'a mut Panels,
     enabled: &'a EnabledCommands,
     commands: &'a mut CommandQueue,
-    /// True where the tabs that are shown are brought into view in their row.
+    /// True if the row of tabs scrolls to the shown ones.
     reveals: bool,
-    /// The room on either side of a tab's name, in points.
+    /// The space on either side of a tab's name, in points.
     spacing: f32,
 }
 
@@ -418,7 +419,7 @@ impl Behavior<Tab> for Tabs<'_> {
     }
 
     fn simplification_options(&self) -> egui_tiles::SimplificationOptions {
-        // A tab that is alone after a drag keeps its name.
+        // A tab that is alone after a drag still shows its name.
         egui_tiles::SimplificationOptions { all_panes_must_have_tabs: true, ..Default::default() }
     }
 

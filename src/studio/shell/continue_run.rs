@@ -1,4 +1,4 @@
-//! Continuing a kept run: from its checkpoint, in the same curves, with the network that it began with.
+//! Continues a kept run: from its checkpoint, with the same curves and its original network.
 
 use crate::model::{Preset, write_preset};
 use crate::studio::commands::{Request, Tab, UiCommand};
@@ -11,21 +11,21 @@ use crate::train::runs::change;
 use crate::train::{Command as Order, Overrides, Recipe, SessionSpec, Start, refusal};
 use std::path::Path;
 
-const GONE: &str = "This run is not there any more: it was deleted meanwhile. Choose another one in Runs.";
+const GONE: &str = "This run no longer exists: it was deleted in the meantime. Choose another one in Runs.";
 
-/// What a run would be trained with, as a document: what the user reads only is left out.
+/// The settings that a run would be trained with, as a document; descriptions are left out.
 fn essence(preset: &Preset, base: &Path) -> String {
     let preset = Preset { name: String::new(), about: String::new(), ..preset.clone() };
     write_preset(&preset.with_whole_paths(base))
 }
 
-/// The recipe of a preset whose data are found from this folder.
+/// The recipe of a preset whose data are relative to this folder.
 fn recipe(preset: &Preset, base: &Path) -> Recipe {
     Recipe::of(&preset.clone().with_whole_paths(base), preset.train.map_or(0, |t| t.seed), true)
 }
 
 impl StudioApp {
-    /// Continues the first selected run. Where another network is open, a question comes first.
+    /// Continues the first selected run. If another network is open, a question comes first.
     pub(super) fn ask_to_continue(&mut self, ctx: &egui::Context) {
         let Some(entry) = self.studio.runs.first() else { return };
         let id = entry.id.clone();
@@ -46,18 +46,20 @@ impl StudioApp {
         }
     }
 
-    /// What is different in the open network from that of a run; `None` where it is the same.
+    /// The differences between the open network and that of a run; `None` if there are none.
     fn difference_from_open(&self, id: &str) -> Result<Option<String>, &'static str> {
         let entry = self.studio.runs.entry(id).ok_or(GONE)?;
         let preset = entry.record.read_preset();
-        let preset = preset.ok_or("The preset of this run is of another version, which alone can continue it.")?;
+        let preset = preset.ok_or(
+            "The preset of this run belongs to another version of the program; only that version can continue the run.",
+        )?;
         let document = &self.studio.document;
         let own = essence(&preset, &entry.record.base);
         Ok(change(&own, &essence(document.preset(), &document.base())))
     }
 
-    /// Whether a run can continue with the open network as it is: what was changed of it is applied, and reported once
-    /// the run is prepared.
+    /// Whether a run can continue with the open network as it is: its changes are applied, and reported once the run is
+    /// prepared.
     fn resumes_as_open(&self, id: &str) -> bool {
         let Some(entry) = self.studio.runs.entry(id) else { return false };
         let document = &self.studio.document;
@@ -65,7 +67,7 @@ impl StudioApp {
         own.is_some_and(|own| refusal(&own.changes(&recipe(document.preset(), &document.base()))).is_none())
     }
 
-    /// Continues this run. Its own network is opened where it is not; the user is asked about unsaved edits.
+    /// Continues this run. Its own network is opened if it is not open; a question about unsaved edits may come first.
     pub(super) fn continue_run(&mut self, ctx: &egui::Context, id: String) {
         if self.studio.runs.entry(&id).is_none() {
             return self.run_is_gone();
@@ -79,7 +81,7 @@ impl StudioApp {
         }
     }
 
-    /// Reports that a run which should be continued was deleted; what offered it goes away.
+    /// Reports that the run to continue was deleted, and removes its offers.
     pub(super) fn run_is_gone(&mut self) {
         self.studio.complain(GONE);
         self.list_runs();
@@ -98,20 +100,22 @@ impl StudioApp {
         self.give_to_runs([RunJob::Continue(id)]);
     }
 
-    /// Continues a run that was read.
+    /// Continues a run whose files were read.
     pub(super) fn continue_from(&mut self, ctx: &egui::Context, from: Continuation) {
         if self.studio.training.is_running() {
-            return self.studio.complain("Another run was begun meanwhile. Stop it on the Train tab, and try again.");
+            return self
+                .studio
+                .complain("Another run was started in the meantime. Stop it on the Train tab, and try again.");
         }
         if !self.studio.devices.current().trains() {
             return self
                 .studio
-                .complain("Nothing is trained on this device. Choose another one at the top, and try again.");
+                .complain("Networks cannot be trained on this device. Choose another one at the top, and try again.");
         }
         let preset = self.studio.document.preset();
         let (id, step) = (from.point.id.clone(), from.point.step);
         let asked = preset.train.map_or(1000, |t| t.steps as u64);
-        // A run that was over continues for as long again.
+        // A finished run continues for the same number of steps.
         let total = if asked > step { asked } else { step + asked };
         let spec = SessionSpec {
             overrides: Overrides { steps: usize::try_from(total).ok(), seed: None },
@@ -129,8 +133,8 @@ impl StudioApp {
         let stale = self.studio.is_stale();
         self.studio.training.send(Order::Start);
         if stale {
-            let text = "The run continues with the network and the device that it began with. Train anew trains what \
-                        is open now.";
+            let text = "The run continues with the network and the device that it began with. Train from scratch \
+                        trains the network that is open now.";
             self.studio.say(text);
         }
     }

@@ -1,4 +1,4 @@
-//! Asks for files: by a dialog of the system, or by a path that is typed.
+//! Requests files: with a dialog of the system, or with a typed path.
 
 use crate::studio::document::dialog::DialogPurpose;
 use crate::studio::document::history::Document;
@@ -6,7 +6,7 @@ use crate::studio::shell::app::StudioApp;
 use std::path::Path;
 
 impl StudioApp {
-    /// Asks for a path to be typed.
+    /// Opens the dialog for a typed path.
     pub(super) fn ask_path(&mut self, what: DialogPurpose) {
         self.panels.modals.ask_path(what, self.start_path(what));
     }
@@ -27,7 +27,7 @@ impl StudioApp {
         }
     }
 
-    /// The name under which the weights of the run are offered to be saved.
+    /// The proposed file name for the weights of the run.
     fn weights_name(&self) -> String {
         let trained = self.studio.training.preset.as_ref().unwrap_or_else(|| self.studio.document.preset());
         format!("{}.safetensors", trained.name)

@@ -1,4 +1,4 @@
-//! Which commands would do something now, and why others would not.
+//! Which commands are possible now, and why others are not.
 
 use crate::studio::commands::{PredictionsCommand, RunsCommand, Selection, TourMove, UiCommand, Weights};
 use crate::studio::shell::state::Studio;
@@ -8,7 +8,7 @@ use crate::train::RunState;
 use crate::train::runs::RunEnd;
 
 impl Studio {
-    /// True where a command would do something now.
+    /// True if a command is possible now.
     #[must_use]
     pub fn is_enabled(&self, command: &UiCommand) -> bool {
         let transport = || self.training.transport(self.is_ready());
@@ -55,22 +55,21 @@ impl Studio {
         }
     }
 
-    /// True where the plan that is shown can be run to find something out: it is the network's own, for a device here.
+    /// True if the shown plan can be run for a measurement: it is the network's own, for a device that exists here.
     fn runs_plan(&self) -> bool {
         self.is_here() && self.is_planned() && !self.shows_recording()
     }
 
-    /// Why a command that looks possible is not, and what to do about it; `None` where nothing needs to be said.
+    /// Why a command that looks possible is not, and what to do about it; `None` if no explanation is needed.
     #[must_use]
     pub fn objection(&self, command: &UiCommand) -> Option<String> {
         match command {
             UiCommand::Runs(RunsCommand::Delete) => self.why_not_deleted(&self.runs.selected),
             UiCommand::MeasureOps | UiCommand::FindFirstBad if self.shows_recording() => {
-                Some("Only the network's own plan is run for this. Show that plan, then try again.".into())
+                Some("This works only with the network's own plan. Show that plan, then try again.".into())
             }
             UiCommand::ShowRecording(Some(_)) => Some(
-                "The run trains another network than the one on screen. Train this one to look at its recordings."
-                    .into(),
+                "The run trains another network than the one on screen. Train this one to see its recordings.".into(),
             ),
             _ => None,
         }
@@ -95,7 +94,7 @@ impl Studio {
         ids.iter().find_map(of)
     }
 
-    /// Whether the document could be trained now, and what is in the way.
+    /// Whether the document could be trained now, otherwise the reason.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         if self.is_ready() {
@@ -111,7 +110,7 @@ impl Studio {
         }
     }
 
-    /// The commands of menus, palette and buttons that would do something now.
+    /// The commands of menus, palette and buttons that are possible now.
     #[must_use]
     pub fn enabled_commands(&self) -> EnabledCommands {
         let own = [UiCommand::Train, UiCommand::UseWeights(Weights::Run)];

@@ -1,4 +1,4 @@
-//! What runs in the background: one list with a name, a progress and a way to end it for each, whatever tab began it.
+//! Background jobs: one list with a name, a progress and a way to cancel each, from all tabs.
 
 use crate::data::tokenized_share;
 use crate::studio::commands::UiCommand;
@@ -12,13 +12,13 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 impl Studio {
-    /// Takes note of what runs in the background.
+    /// Updates the list of background jobs.
     pub(super) fn follow_jobs(&mut self) {
         let running = self.running();
         self.jobs.follow(running, Instant::now());
     }
 
-    /// Everything that runs in the background now.
+    /// All background jobs that run now.
     fn running(&self) -> Vec<Job> {
         use crate::studio::commands::JobKind as K;
         let mut out = Vec::new();
@@ -50,7 +50,7 @@ impl Studio {
         out
     }
 
-    /// Ends what runs in the background: its answer is not waited for any more.
+    /// Cancels a background job.
     pub(super) fn cancel_job(&mut self, kind: JobKind) {
         match kind {
             JobKind::Compile => self.cancel_compile(),
@@ -67,7 +67,7 @@ impl Studio {
         self.follow_jobs();
     }
 
-    /// Reports what was found out on request where its tab is not shown, with a button that shows the tab.
+    /// Reports a result if its tab is not shown, with a button that shows the tab.
     pub(super) fn report_found(&mut self) {
         let Some(found) = self.measurements.found.take() else { return };
         let (text, tab) = match found {

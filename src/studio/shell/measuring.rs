@@ -1,4 +1,4 @@
-//! What the window has measured, proved and looked into: of which network, which buffer, after which operation.
+//! What the window has measured, checked and read: of which network, which buffer, after which operation.
 
 use crate::ops::Dir;
 use crate::studio::commands::UiCommand;
@@ -11,17 +11,17 @@ use crate::train::{Proof, VerifyOptions};
 use std::sync::Arc;
 
 impl Studio {
-    /// True where the device that the plan is for is here to run it.
+    /// True if the device of the plan exists here.
     pub(super) fn is_here(&self) -> bool {
         self.devices.current().trains()
     }
 
-    /// True where the document on screen has a plan of its own.
+    /// True if the plan belongs to the document on screen.
     pub(super) const fn is_planned(&self) -> bool {
         self.plan.is_some() && !self.is_plan_stale()
     }
 
-    /// The network on screen with the plan that is shown, for what is found out about it; `None` where it has no plan.
+    /// The network on screen with the shown plan, for measurements; `None` if it has no plan.
     #[must_use]
     pub fn planned_network(&self) -> Option<PlannedNetwork> {
         let plan = self.plan_shown().filter(|_| self.is_planned())?;
@@ -34,7 +34,7 @@ impl Studio {
         })
     }
 
-    /// How the step on screen is proved.
+    /// How the step on screen is checked.
     fn verify_options(&self) -> VerifyOptions {
         let machine = self.devices.here();
         VerifyOptions {
@@ -48,7 +48,7 @@ impl Studio {
         }
     }
 
-    /// Has the proofs priced that could be run now.
+    /// Requests the estimated cost of the checks that could be run now.
     pub(super) fn ask_price(&mut self) {
         if self.shown.contains(&Tab::Verify) && self.is_ready() && !self.proofs.is_running() {
             let options = self.verify_options();
@@ -56,13 +56,13 @@ impl Studio {
         }
     }
 
-    /// The buffer whose values are looked at: the selected one, or what the selected operation writes first.
+    /// The buffer whose values are shown: the selected one, or the first one that the selected operation writes.
     #[must_use]
     pub fn looked_at(&self) -> Option<crate::plan::BufferId> {
         self.place_looked_at().map(|p| p.buffer)
     }
 
-    /// Where the values are that are looked at, and the operations that are done before.
+    /// The place of the shown values, and the number of operations that are run before.
     #[must_use]
     pub fn place_looked_at(&self) -> Option<Place> {
         let plan = &self.plan_shown()?.compiled.plan;
@@ -79,7 +79,7 @@ impl Studio {
         Some(Place { buffer, part, ops: self.ops_done() })
     }
 
-    /// The values of what is looked at, where they are known.
+    /// The shown values, if they are known.
     #[must_use]
     pub fn values_shown(&self) -> Option<&ShownValues> {
         let (values, buffer) = (&self.measurements.values, self.looked_at()?);
@@ -89,8 +89,8 @@ impl Studio {
         is_it.then_some(shown)
     }
 
-    /// Operations that are done where values are looked at: up to the scrubber, or up to the selected operation, or up
-    /// to the last one that writes what is selected.
+    /// The number of operations that are run before values are read: up to the scrubber, up to the selected operation,
+    /// or up to the last one that writes the selected buffer.
     fn ops_done(&self) -> usize {
         let Some(plan) = self.plan_shown() else { return 0 };
         let after = |op: usize| (op + 1).min(plan.ops.len());
@@ -108,8 +108,8 @@ impl Studio {
         }
     }
 
-    /// Has the run copy its weights where they are looked at: those of a resting run as they are, of one that continues
-    /// as they were when asked for.
+    /// Makes the run copy its weights if they are shown: for a resting run the current ones, for a running one those at
+    /// the time of the request.
     fn take_snapshot(&mut self) {
         let (run, done) = (self.training.run, self.training.done());
         self.measurements.values.has_run = done > 0 && !self.is_stale();
@@ -166,7 +166,7 @@ impl Studio {
             UiCommand::ShowPart(part) => values.cut.part = part,
             UiCommand::UseWeights(weights) => {
                 values.weights = Some(weights);
-                // Those of a resumed run are taken anew.
+                // Those of a resumed run are read again.
                 self.measurements.snapshot_of = None;
             }
             UiCommand::SelectLargestBuffer => {
@@ -178,7 +178,7 @@ impl Studio {
         }
     }
 
-    /// Begins what takes a thread of its own.
+    /// Starts work on a separate thread.
     fn begin_measurement(&mut self, command: &UiCommand) {
         let Some(network) = self.planned_network() else { return };
         let begun = match command {
@@ -191,13 +191,13 @@ impl Studio {
         }
     }
 
-    /// Proves something of the step of the document, or everything.
+    /// Runs one check of the document's step, or all checks.
     fn prove(&mut self, proof: Option<Proof>) {
         let (preset, options) = (Arc::clone(self.document.preset()), self.verify_options());
         let proofs = proof.map_or_else(|| Proof::ALL.to_vec(), |p| vec![p]);
         let (revision, wake) = (self.document.revision(), Arc::clone(&self.wake));
         if let Err(error) = self.proofs.start(preset, options, proofs, revision, wake) {
-            self.complain(format!("The proofs cannot be run: {error}. Close other programs and try again."));
+            self.complain(format!("The checks cannot be run: {error}. Close other programs and try again."));
         }
     }
 }

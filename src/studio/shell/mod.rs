@@ -1,4 +1,4 @@
-//! The window: its state, what each command and request does, and what it remembers.
+//! The window: its state, all commands and requests, and what it remembers.
 
 pub mod actions;
 pub mod app;

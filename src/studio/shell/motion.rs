@@ -1,15 +1,15 @@
-//! Whether the system asks for less motion: asked once at the start, by the system's own tool, on a thread.
+//! Whether the system requests reduced motion: queried once at the start, with the system's own tool, on a thread.
 
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What the system asks for; full motion until it is known.
+/// The system's setting; full motion until it is known.
 #[derive(Clone, Debug, Default)]
 pub struct Motion(Arc<AtomicBool>);
 
 impl Motion {
-    /// Asks the system; `wake` is called where the answer is less motion.
+    /// Queries the system; `wake` is called if the answer is reduced motion.
     #[must_use]
     pub fn ask(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         let out = Self::default();
@@ -25,15 +25,15 @@ impl Motion {
         out
     }
 
-    /// True where the system asks for less motion.
+    /// True if the system requests reduced motion.
     #[must_use]
     pub fn is_reduced(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// How a system is asked: a tool with its arguments, and whether its answer means less motion; `None` where it means
-/// nothing.
+/// How a system is queried: a tool with its arguments, and whether its answer means reduced motion; `None` if the
+/// answer means nothing.
 struct Question {
     tool: &'static str,
     arguments: &'static [&'static str],
@@ -50,8 +50,8 @@ const MACOS: Question = Question {
     arguments: &["read", "com.apple.universalaccess", "reduceMotion"],
     is_less: |answer| Some(answer == "1"),
 };
-/// The switch "Animation effects" is the bit of `SPI_GETCLIENTAREAANIMATION` (0x1042) in a mask whose bit 0 belongs
-/// to 0x1000, two numbers a bit.
+/// The switch "Animation effects" is the bit of `SPI_GETCLIENTAREAANIMATION` (0x1042) in a mask whose bit 0 belongs to
+/// 0x1000, with two numbers for each bit.
 const WINDOWS: Question = Question {
     tool: "reg",
     arguments: &["query", r"HKCU\Control Panel\Desktop", "/v", "UserPreferencesMask"],
@@ -62,7 +62,7 @@ const WINDOWS: Question = Question {
     },
 };
 
-/// What the system answers; `None` where it has no such tool or setting.
+/// The system's answer; `None` if it has no such tool or setting.
 fn asked() -> Option<bool> {
     let question = match std::env::consts::OS {
         "linux" => LINUX,
@@ -74,7 +74,7 @@ fn asked() -> Option<bool> {
     command.args(question.arguments);
     #[cfg(windows)]
     {
-        /// `CREATE_NO_WINDOW`: no console appears where the studio has none.
+        /// `CREATE_NO_WINDOW`: no console appears if the studio has none.
         const NO_WINDOW: u32 = 0x0800_0000;
         std::os::windows::process::CommandExt::creation_flags(&mut command, NO_WINDOW);
     }
@@ -88,7 +88,7 @@ mod tests {
     use crate::studio::shell::settings::Settings;
 
     #[test]
-    fn a_choice_of_ones_own_comes_before_the_system() {
+    fn the_users_choice_takes_precedence_over_the_systems() {
         let settings = |still| Settings { still, ..Settings::default() };
         assert!(settings(None).is_still(true) && !settings(None).is_still(false));
         assert!(!settings(Some(false)).is_still(true) && settings(Some(true)).is_still(false));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_system_is_understood() {
+    fn the_answer_of_each_system_is_parsed() {
         assert_eq!(["true", "false"].map(LINUX.is_less), [Some(false), Some(true)]);
         assert_eq!(["0", "1"].map(MACOS.is_less), [Some(false), Some(true)]);
         let registry = |mask: &str| {
@@ -104,7 +104,7 @@ mod tests {
                 format!("HKEY_CURRENT_USER\\Control Panel\\Desktop\r\n    UserPreferencesMask    REG_BINARY    {mask}");
             (WINDOWS.is_less)(&answer)
         };
-        // Windows' own mask with animations, and with "Animation effects" off.
+        // The mask of Windows with animations, and with "Animation effects" off.
         assert_eq!(["9E1E078012000000", "9E1E078010000000"].map(registry), [Some(false), Some(true)]);
         assert_eq!(["", "9E1E", "letters!?"].map(registry), [None; 3]);
     }

@@ -1,4 +1,4 @@
-//! Messages for the user, with what can be done about them at once.
+//! Messages for the user, with actions for them.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::runs::RunsCommand;
@@ -15,7 +15,7 @@ impl Studio {
         self.offer(text, Vec::new());
     }
 
-    /// Adds to the message that is shown, where it is no mistake; otherwise shows a new one.
+    /// Appends to the shown message, unless that is an error; otherwise shows a new one.
     pub fn say_more(&mut self, text: &str) {
         match &mut self.notice {
             Some(notice) if !notice.is_error => notice.text.push_str(text),
@@ -23,27 +23,27 @@ impl Studio {
         }
     }
 
-    /// Shows a message with what can be done about it.
+    /// Shows a message with an action.
     pub fn offer(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
         self.notice = Some(Notice { text: text.into(), is_error: false, actions, is_of_run: false });
     }
 
-    /// Shows what went wrong.
+    /// Shows an error.
     pub fn complain(&mut self, text: impl Into<String>) {
         self.complain_with(text, Vec::new());
     }
 
-    /// Shows what went wrong with what can be done about it.
+    /// Shows an error with an action.
     fn complain_with(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: false });
     }
 
-    /// Shows what went wrong with the run, until that is over.
+    /// Shows an error of the run, until it no longer applies.
     fn complain_of_run(&mut self, text: impl Into<String>, actions: Vec<UiCommand>) {
         self.notice = Some(Notice { text: text.into(), is_error: true, actions, is_of_run: true });
     }
 
-    /// Reports what went wrong with the run, and forgets it where what was wrong is so no more.
+    /// Reports errors of the run, and removes those that no longer apply.
     pub(super) fn take_news(&mut self) {
         let preset = Arc::clone(self.document.preset());
         let is_of_preset = !self.training.mistakes_of(&preset).is_empty();
@@ -52,11 +52,11 @@ impl Studio {
                 self.samples.reload();
             }
             if !self.shown.contains(&Tab::Train) {
-                // If Train was pressed in another place, the user sees why it had no effect.
+                // If Train was pressed elsewhere, the user sees why it had no effect.
                 self.complain_of_run(why, vec![UiCommand::ShowTab(Tab::Train)]);
             }
         }
-        // The data was loaded anew since, and nothing is wrong with it.
+        // The data was loaded again since, and nothing is wrong with it.
         if is_of_preset && self.samples.is_current && self.is_answered() && self.network.problems == 0 {
             self.training.end_failure();
             if self.training.done() == 0 {
@@ -68,7 +68,8 @@ impl Studio {
         }
     }
 
-    /// Ends the run on the Train tab. Where it is kept, that is reported, with the way to it once it has a place.
+    /// Ends the run on the Train tab. If it is kept, that is reported, with a button that shows it once it has a
+    /// folder.
     pub(super) fn end_run(&mut self) {
         let run = &self.training;
         let is_kept = run.writer.is_recording() && run.done() > 0;
@@ -91,8 +92,8 @@ impl Studio {
         self.offer(text, ways.into_iter().flatten().collect());
     }
 
-    /// Reports at the start, with the first list of kept runs, that the newest run was cut off, unless the user has
-    /// passed over that before.
+    /// Reports at the start, with the first list of kept runs, that the newest run was interrupted, unless the user has
+    /// dismissed that before.
     pub(super) fn report_interrupted(&mut self) {
         if std::mem::replace(&mut self.runs.is_known, self.runs.problem.is_none()) {
             return;
@@ -111,15 +112,14 @@ impl Studio {
         self.offer(text + &other, actions);
     }
 
-    /// Takes the notice away. A run that was cut off is not reported again.
+    /// Dismisses the notice. An interrupted run is not reported again.
     pub(super) fn dismiss_notice(&mut self) {
         let shown = self.notice.take();
         let run = shown.and_then(|n| n.actions.iter().find_map(|a| self.interrupted_run(a)));
         self.settings.passed_over = run.or_else(|| self.settings.passed_over.take());
     }
 
-    /// Another network is open: what was reported of the one before is over, and what was reported of the last start is
-    /// not.
+    /// Another network is open: messages about the previous one are removed, those about the last start are not.
     pub(super) fn forget_notice(&mut self) {
         let shown = self.notice.take();
         self.notice = shown.filter(|n| n.actions.iter().any(|a| self.interrupted_run(a).is_some()));

@@ -1,4 +1,4 @@
-//! What the panels remember between frames that is no part of the document, and the layout of the tabs.
+//! State of the panels that is not part of the document, and the layout of the tabs.
 
 use crate::studio::commands::tab::Tab;
 use crate::studio::panels::{
@@ -7,7 +7,7 @@ use crate::studio::panels::{
 use crate::studio::widgets::field::Drafts;
 use crate::studio::widgets::keyboard::FocusRing;
 
-/// What the panels remember between frames that is no part of the document.
+/// State of the panels that is not part of the document.
 pub struct Panels {
     pub drafts: Drafts,
     pub network: network::NetworkPanel,
@@ -37,14 +37,14 @@ pub fn first_layout() -> egui_tiles::Tree<Tab> {
     egui_tiles::Tree::new_tabs(egui::Id::unique("studio tabs"), Tab::ALL.to_vec())
 }
 
-/// A remembered layout with the tabs that are new since it was written; `None` where it has lost its root.
+/// A stored layout with tabs that are new since it was written; `None` if it has no root.
 #[must_use]
 pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree<Tab>> {
     use egui_tiles::{Container, Tile};
     let root = tabs.root()?;
     let missing: Vec<Tab> = Tab::ALL.into_iter().filter(|t| tabs.tiles.find_pane(t).is_none()).collect();
     let is_row = |id: &egui_tiles::TileId| matches!(tabs.tiles.get(*id), Some(Tile::Container(Container::Tabs(_))));
-    // The first row of tabs that there is, the outermost where that is one.
+    // The first row of tabs: the outermost one, if that is a row.
     let row = Some(root).filter(is_row).or_else(|| {
         let mut rows: Vec<_> = tabs.tiles.tile_ids().filter(is_row).collect();
         rows.sort_by_key(|id| id.0);
@@ -59,11 +59,12 @@ pub fn with_new_tabs(mut tabs: egui_tiles::Tree<Tab>) -> Option<egui_tiles::Tree
     Some(tabs)
 }
 
-/// The room on either side of a tab's name, in points: as much as lets all tabs be seen in a row of this width.
+/// The space on either side of a tab's name, in points: as large as possible while all tabs are visible in a row of
+/// this width.
 pub(super) fn tab_spacing(ui: &egui::Ui, width: f32) -> f32 {
-    /// What it is at most and at least.
+    /// Its largest and its smallest value.
     const ROOM: [f32; 2] = [12.0, 5.0];
-    /// What the row keeps free at its ends.
+    /// The space that the row keeps free at its ends.
     const ENDS: f32 = 8.0;
     let font = egui::TextStyle::Button.resolve(ui.style());
     let text =
@@ -72,20 +73,20 @@ pub(super) fn tab_spacing(ui: &egui::Ui, width: f32) -> f32 {
     ((width - ENDS - names) / (2 * Tab::ALL.len()) as f32).clamp(ROOM[1], ROOM[0])
 }
 
-/// What the row of tabs was last drawn for.
+/// The state for which the row of tabs was last drawn.
 #[derive(Debug, Default)]
 pub struct TabRow {
     shown: Vec<Tab>,
     width: f32,
-    /// Frames in which the shown tabs are still brought into view.
+    /// The number of frames in which the row still scrolls to the shown tabs.
     frames: u8,
 }
 
 impl TabRow {
-    /// True in the frames after other tabs were chosen, or the row became wider or narrower: those that are shown are
-    /// to be in view. The user may scroll the row to others from then on.
+    /// True in the frames after other tabs were chosen, or the width of the row changed: then the row scrolls to the
+    /// shown tabs. Afterwards the user may scroll it.
     pub(super) fn reveals(&mut self, shown: &[Tab], width: f32) -> bool {
-        /// The arrows at the ends of the row come a frame later, and take room.
+        /// The arrows at the ends of the row appear one frame later, and take space.
         const FRAMES: u8 = 4;
         if self.shown != shown || (self.width - width).abs() > 0.5 {
             self.shown = shown.to_vec();
@@ -127,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chosen_tabs_are_brought_into_view_once() {
+    fn the_row_of_tabs_scrolls_once_to_the_chosen_tabs() {
         let mut row = TabRow::default();
         let mut frames = |shown: &[Tab], width| (0..10).filter(|_| row.reveals(shown, width)).count();
         assert!(frames(&[Tab::Train], 700.0) > 0);
@@ -145,7 +146,7 @@ mod tests {
             panic!("tabs")
         };
         assert_eq!(row.children.len(), Tab::ALL.len());
-        // What is side by side stays so; the new ones go to the first row of tabs.
+        // Tabs that are side by side stay so; the new ones are added to the first row of tabs.
         let mut tiles = egui_tiles::Tiles::default();
         let panes = [tiles.insert_pane(Tab::Train), tiles.insert_pane(Tab::Arena)];
         let rows = panes.map(|p| tiles.insert_tab_tile(vec![p]));

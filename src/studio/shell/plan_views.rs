@@ -1,4 +1,4 @@
-//! What the panels show of the network and its plan, made of the state of the window.
+//! What the panels show of the network and its plan, from the state of the window.
 
 use crate::studio::commands::{Tab, UiCommand, Weights};
 use crate::studio::shell::state::Studio;
@@ -14,7 +14,7 @@ use crate::studio::view_models::recordings::reason;
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
 
 impl Studio {
-    /// The plan with what is selected in it.
+    /// The plan with the selection in it.
     #[must_use]
     pub fn plan_on_screen(&self) -> PlanOnScreen<'_> {
         PlanOnScreen {
@@ -31,7 +31,7 @@ impl Studio {
         }
     }
 
-    /// How the step is recorded, in words.
+    /// How the step is recorded, as text.
     fn recorded_text(&self) -> String {
         let run = &self.training;
         let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
@@ -53,13 +53,13 @@ impl Studio {
         }
     }
 
-    /// The values of what is selected.
+    /// The values of the selection.
     #[must_use]
     fn values_view(&self) -> ValuesView<'_> {
         let (measurements, snapshot) = (&self.measurements, self.training.snapshot.as_ref());
         let values = &measurements.values;
         let of_plan = values.first_bad.as_ref().filter(|(revision, _)| *revision == self.revision_shown());
-        let of_own = "Values are looked at in the network's own plan only. Show that plan to see them.";
+        let of_own = "Values are shown only for the network's own plan. Show that plan to see them.";
         ValuesView {
             is_on: values.on,
             is_looking: measurements.is_looking(),
@@ -140,7 +140,7 @@ impl Studio {
         }
     }
 
-    /// What the tour's card shows, where the tour runs.
+    /// What the tour's card shows, if the tour is active.
     #[must_use]
     pub fn tour_view(&self) -> Option<TourView> {
         let (step, is_done) = self.tour.shown()?;

@@ -14,19 +14,19 @@ impl Studio {
         self.recording.plan().or(self.plan.as_ref())
     }
 
-    /// A number for it, which is another for each plan.
+    /// A revision for it, which differs for each plan.
     #[must_use]
     pub fn revision_shown(&self) -> u64 {
         if self.shows_recording() { self.recording.revision() } else { self.plan_revision }
     }
 
-    /// True where it is that of a recording.
+    /// True if it is that of a recording.
     #[must_use]
     pub fn shows_recording(&self) -> bool {
         self.recording.plan().is_some()
     }
 
-    /// The recording that the user chose to look at.
+    /// The recording that the user chose to view.
     #[must_use]
     pub(super) fn recording_on_screen(&self) -> Option<RecordingOnScreen<'_>> {
         let name = self.recording.name()?;
@@ -34,20 +34,20 @@ impl Studio {
         Some(RecordingOnScreen { name, problem, is_planning })
     }
 
-    /// What the run last reported of the recording that the views show.
+    /// The last report about the recording that the views show.
     #[must_use]
     pub(super) fn recording_seen(&self) -> Option<&RecordingSeen> {
         let key = self.recording.key()?;
         self.training.recordings.list().iter().find(|seen| seen.key == key)
     }
 
-    /// True where recordings of the run are of the network on screen.
+    /// True if recordings of the run belong to the network on screen.
     #[must_use]
     pub(super) fn can_show_recordings(&self) -> bool {
         self.training.recordings.plans.is_some() && !self.is_stale()
     }
 
-    /// Has every view show the recording with this key; the network's own plan where none is given.
+    /// Makes every view show the recording with this key; without a key, the network's own plan.
     pub(super) fn show_recording(&mut self, key: Option<&str>) {
         let before = self.plan_shown().cloned();
         let recordings = &self.training.recordings;
@@ -66,7 +66,8 @@ impl Studio {
         self.follow_plan(before.as_ref());
     }
 
-    /// Receives the plan of a recording, and gives a recording up that is not of the network on screen any more.
+    /// Receives the plan of a recording, and stops showing a recording that does not belong to the network on screen
+    /// any more.
     pub(super) fn follow_recording(&mut self) {
         let before = self.plan_shown().cloned();
         self.recording.poll();
@@ -76,7 +77,7 @@ impl Studio {
         self.follow_plan(before.as_ref());
     }
 
-    /// Has what is selected in the plan that was shown be the same thing in the one that is shown now.
+    /// Selects in the new plan the same item that was selected in the previous one.
     pub(super) fn follow_plan(&mut self, before: Option<&Arc<PlanView>>) {
         let after = self.recording.plan().or(self.plan.as_ref());
         if let (Some(before), Some(after)) = (before, after)

@@ -17,7 +17,7 @@ impl Studio {
                 }
             }
             Err(why) => {
-                // A file that cannot be opened is not offered again.
+                // A file that cannot be opened is removed from the recent files.
                 self.settings.recent.retain(|p| last != LastOpened::File(p.clone()));
                 let lost = match &last {
                     LastOpened::File(path) => {

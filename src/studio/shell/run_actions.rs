@@ -1,4 +1,4 @@
-//! What each command about kept runs does, and what becomes of the answers of their thread.
+//! Performs the commands about kept runs, and processes the answers of their thread.
 
 use crate::studio::commands::{DialogPurpose, RunsCommand, Tab, UiCommand};
 use crate::studio::panels::modals::Question;
@@ -24,7 +24,7 @@ impl StudioApp {
             }
             RunsCommand::Toggle(id) => {
                 if !runs.toggle(id) {
-                    let text = format!("At most {MOST_COMPARED} runs are compared at once. Take one out first.");
+                    let text = format!("At most {MOST_COMPARED} runs are compared at once. Remove one first.");
                     self.studio.complain(text);
                 }
             }
@@ -54,7 +54,7 @@ impl StudioApp {
         }
     }
 
-    /// Does what changes kept runs on the disk, opens and continues them, or makes files of them.
+    /// Performs commands that change kept runs on the disk, open and continue them, or write files from them.
     fn change_runs(&mut self, ctx: &egui::Context, command: RunsCommand) {
         let runs = &mut self.studio.runs;
         match command {
@@ -88,7 +88,7 @@ impl StudioApp {
         }
     }
 
-    /// Hides the selected runs, or lists them again.
+    /// Hides the selected runs, or shows them in lists again.
     fn hide_selected(&mut self, hidden: bool) {
         let runs = &mut self.studio.runs;
         let change = |e: &RunEntry| RunJob::SetLabel(e.id.clone(), Label { hidden, ..e.label.clone() });
@@ -99,19 +99,20 @@ impl StudioApp {
         self.give_to_runs(jobs);
     }
 
-    /// Moves runs to the trash. One of them may have begun to train since the question.
+    /// Moves runs to the trash. One of them may have started to train since the question.
     pub(super) fn delete_runs(&mut self, ids: Vec<String>) {
         if let Some(why) = self.studio.why_not_deleted(&ids) {
             return self.studio.complain(why);
         }
-        // The run on the Train tab is written as long as it is there.
+        // The run on the Train tab is being written while it exists.
         if self.studio.training.writer.id().is_some_and(|own| ids.iter().any(|id| id == own)) {
             self.studio.training.reset();
         }
         self.give_to_runs([RunJob::Delete(ids)]);
     }
 
-    /// Gives the thread of kept runs these jobs, up to the first that has no room, which is reported.
+    /// Passes these jobs to the thread of kept runs; the first one that does not fit is reported, and the rest is
+    /// dropped.
     pub(super) fn give_to_runs(&mut self, jobs: impl IntoIterator<Item = RunJob>) {
         let is_given = jobs.into_iter().all(|job| self.studio.runs.give(job));
         self.report_given(is_given);
@@ -119,11 +120,11 @@ impl StudioApp {
 
     fn report_given(&mut self, is_given: bool) {
         if !is_given {
-            self.studio.complain("Too much is being done with runs at once. Try again.");
+            self.studio.complain("Too many actions on runs are waiting. Try again in a moment.");
         }
     }
 
-    /// Has the lists read again. Where too much is waiting, the next change does it.
+    /// Requests the lists again. If too many jobs are waiting, the next change does it.
     pub(super) fn list_runs(&self) {
         self.studio.runs.give(RunJob::List);
         let _ = self.studio.runs.read_trash();
@@ -157,7 +158,7 @@ impl StudioApp {
         }
     }
 
-    /// A name for a file that is made of the first selected run, or of the document.
+    /// A file name for the first selected run, or for the document.
     pub(super) fn export_name(&self, what: DialogPurpose) -> String {
         let of_run = || self.studio.runs.first().map_or("run", RunEntry::name).replace(['/', '\\', ':'], "-");
         let document = || self.studio.document.preset().name.clone();
@@ -170,14 +171,14 @@ impl StudioApp {
     }
 
     pub(super) fn export_runs(&mut self, format: Format, path: PathBuf, replace: bool) {
-        // A name without an extension is meant as one of the format.
+        // A name without an extension gets that of the format.
         let path = if path.extension().is_none() { path.with_extension(format.extension()) } else { path };
         let runs = &self.studio.runs;
         let across = if runs.by_time { Across::Time } else { Across::Step };
         let options = PlotOptions { across, log: self.studio.settings.log_axis, ..PlotOptions::default() };
         let order = ExportOrder { ids: runs.selected.clone(), format, path, options, replace };
         if !runs.give(RunJob::Export(order)) {
-            self.studio.complain("Too much is being done with runs at once. Try again.");
+            self.studio.complain("Too many actions on runs are waiting. Try again in a moment.");
         }
     }
 
@@ -190,7 +191,7 @@ impl StudioApp {
         let spec = SessionSpec { machine: target, tuning, ..SessionSpec::new(preset, self.studio.document.base()) };
         let service = self.studio.runs.service.as_ref();
         if service.is_none_or(|d| !d.make_capsule(spec, steps, path, replace)) {
-            self.studio.complain("Another capsule is under way. Wait for it, or cancel it.");
+            self.studio.complain("Another capsule is being made or replayed. Wait for it, or cancel it.");
         }
     }
 
@@ -199,11 +200,11 @@ impl StudioApp {
         self.studio.runs.replayed = None;
         let service = self.studio.runs.service.as_ref();
         if service.is_none_or(|d| !d.replay_capsule(path, tuning)) {
-            self.studio.complain("Another capsule is under way. Wait for it, or cancel it.");
+            self.studio.complain("Another capsule is being made or replayed. Wait for it, or cancel it.");
         }
     }
 
-    /// Receives what the thread of kept runs has to report.
+    /// Receives results from the thread of kept runs.
     pub(super) fn take_run_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.runs.service.as_ref().and_then(RunService::poll) {
             match event {
@@ -220,7 +221,7 @@ impl StudioApp {
                 }
                 RunServiceEvent::Restored(ids) => self.runs_left_trash(&ids, "brought back"),
                 RunServiceEvent::TrashListed(list) => self.studio.runs.take_trash(list),
-                RunServiceEvent::Removed(ids) => self.runs_left_trash(&ids, "removed for good"),
+                RunServiceEvent::Removed(ids) => self.runs_left_trash(&ids, "deleted permanently"),
                 RunServiceEvent::Exported(files) => {
                     let others = if files.len() > 1 {
                         format!(" and {} beside it", plain_count(files.len() - 1, "file"))
@@ -242,7 +243,7 @@ impl StudioApp {
         }
     }
 
-    /// Receives the list of kept runs. What a notice offers to continue may be gone.
+    /// Receives the list of kept runs. The run that a notice offers to continue may not exist any more.
     fn take_run_list(&mut self, list: Result<Vec<RunEntry>, String>) {
         let offered = self.studio.offered_run();
         self.studio.runs.take_list(list);

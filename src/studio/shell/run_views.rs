@@ -1,4 +1,4 @@
-//! What the panels show of runs, data, devices and proofs, made of the state of the window.
+//! What the panels show of runs, data, devices and checks, from the state of the window.
 
 use crate::studio::commands::Side;
 use crate::studio::commands::{RunsCommand, Selection, UiCommand};
@@ -242,7 +242,7 @@ impl Studio {
         }
     }
 
-    /// What questions name.
+    /// The names in questions.
     #[must_use]
     pub fn modals_view(&self) -> ModalsView<'_> {
         ModalsView {

@@ -1,5 +1,4 @@
-//! What becomes of files: the document and weights that are saved, and what the thread that reads and writes them has
-//! to report.
+//! Saves the document and weights, and processes the answers of the thread that reads and writes files.
 
 use crate::model::Preset;
 use crate::studio::commands::Edit;
@@ -12,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl StudioApp {
-    /// Saves the document; where something would be lost by it and the user was not `asked`, a question follows.
+    /// Saves the document; if something would be lost by it and the user was not `asked`, a question follows.
     pub(super) fn save_to(&mut self, path: PathBuf, asked: bool) {
-        // A name without an extension is meant as a preset like any other.
+        // A name without an extension gets that of presets.
         let path = if path.extension().is_none() { path.with_extension("json") } else { path };
         self.name_after(&path);
         let own = self.studio.document.path().map(Path::to_owned);
         let onto = if asked { Overwrite::Anything } else { Overwrite::Own(own) };
         if !self.studio.files.save(path, Arc::clone(self.studio.document.preset()), onto) {
             self.after_save = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
+            self.studio.complain("Too many files are being written. Try again in a moment.");
         }
     }
 
@@ -39,30 +38,30 @@ impl StudioApp {
 
     pub(super) fn probe_for_weights(&mut self, path: PathBuf) {
         let path = if path.extension().is_none() { path.with_extension("safetensors") } else { path };
-        // The run writes later, from a thread of its own: the path must be absolute.
+        // The run writes later, on another thread: the path must be absolute.
         let path = std::path::absolute(&path).unwrap_or(path);
         if !self.studio.files.probe(path) {
             self.after_weights = None;
-            self.studio.complain("Too many files are being written at once. Try again.");
+            self.studio.complain("Too many files are being written. Try again in a moment.");
         }
     }
 
     pub(super) fn save_weights_to(&mut self, path: PathBuf) {
         if !self.studio.training.save_weights(path) {
             self.after_weights = None;
-            self.studio.complain("The weights were not saved: there is no run that has them any more.");
+            self.studio.complain("The weights were not saved: no run has them any more.");
         }
     }
 
-    /// Receives what the run has to report about its weights.
+    /// Receives the run's results of saving weights.
     pub(super) fn take_saved_weights(&mut self, ctx: &egui::Context) {
         while let Some(outcome) = self.studio.training.take_saved() {
             match outcome {
                 Ok(path) => {
                     self.studio.say(format!("Weights saved to {}", path.display()));
                     let Some((then, revision)) = self.after_weights.take() else { continue };
-                    // A run that trains on has newer weights by now; the user has decided about that. The user is
-                    // asked about edits made since.
+                    // A run that continues has newer weights by now; the user has decided about that. The user is asked
+                    // about edits made since.
                     if revision == self.studio.document.revision() {
                         self.carry_out(ctx, then);
                     } else {
@@ -80,11 +79,11 @@ impl StudioApp {
     /// Reads a preset; the answer opens it.
     pub(super) fn open_file(&mut self, path: PathBuf) {
         if !self.studio.files.read(path) {
-            self.studio.complain("Too many files are being opened at once. Try again.");
+            self.studio.complain("Too many files are being opened. Try again in a moment.");
         }
     }
 
-    /// Receives what the file thread has to report.
+    /// Receives results from the file thread.
     pub(super) fn take_file_events(&mut self, ctx: &egui::Context) {
         while let Some(event) = self.studio.files.poll() {
             match event {
@@ -112,7 +111,7 @@ impl StudioApp {
         }
     }
 
-    /// Opens a preset that was read. A file that cannot be opened is not offered again.
+    /// Opens a preset that was read. A file that cannot be opened is removed from the recent files.
     fn take_opened(&mut self, path: PathBuf, result: Result<Preset, String>) {
         match result {
             Ok(preset) => {
@@ -127,7 +126,7 @@ impl StudioApp {
         }
     }
 
-    /// A file that was not opened or not written is reported at once and whole.
+    /// A file that was not opened or not written is reported immediately, with the whole message.
     pub(super) fn refuse(&mut self, text: String) {
         self.studio.complain(text);
         self.show_notice();

@@ -1,10 +1,10 @@
-//! What is selected, with a way back.
+//! The selection, with a history.
 
 use crate::model::Preset;
 use crate::studio::commands::selection::Selection;
 use crate::studio::document::edit::split_path;
 
-/// The selections before and after the present one.
+/// The selections before and after the current one.
 #[derive(Debug, Default)]
 pub struct SelectionHistory {
     current: Selection,
@@ -12,7 +12,7 @@ pub struct SelectionHistory {
     forward: Vec<Selection>,
 }
 
-/// Selections remembered in each direction.
+/// The number of selections that are stored in each direction.
 const LIMIT: usize = 100;
 
 impl SelectionHistory {
@@ -22,7 +22,7 @@ impl SelectionHistory {
         &self.current
     }
 
-    /// Selects something; false where it already was.
+    /// Selects something; returns false if it was selected already.
     pub fn select(&mut self, selection: Selection) -> bool {
         if selection == self.current {
             return false;
@@ -35,12 +35,12 @@ impl SelectionHistory {
         true
     }
 
-    /// Forgets everything: another document is open.
+    /// Clears the history, because another document is open.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Replaces every selection by the same thing in another plan; entries that no longer exist are removed.
+    /// Replaces every selection by the same item in another plan; entries that no longer exist are removed.
     pub fn replace(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
         self.current = into(&self.current).unwrap_or_default();
         for list in [&mut self.back, &mut self.forward] {
@@ -48,7 +48,7 @@ impl SelectionHistory {
         }
     }
 
-    /// Drops layers that the preset does not have; where the present one is among them, the network is selected.
+    /// Removes layers that the preset does not have; if the current one is among them, the network is selected.
     pub fn forget_missing(&mut self, preset: &Preset) {
         let there = |s: &Selection| if let Selection::Layer(path) = s { preset.layer(path).is_some() } else { true };
         if !there(&self.current) {
@@ -58,11 +58,12 @@ impl SelectionHistory {
         self.forward.retain(there);
     }
 
-    /// After undo or redo: a selected layer stays selected where it is still the same one, else the network is.
+    /// After undo or redo: a selected layer stays selected if it is still the same one, otherwise the network is
+    /// selected.
     pub fn follow(&mut self, before: &Preset, after: &Preset) {
         let Selection::Layer(path) = &self.current else { return };
         let kind = |preset: &Preset| preset.layer(path).map(crate::model::LayerSpec::kind);
-        // Layers that came or went in the same list have moved the others to places that are not their own.
+        // Layers that were added or removed in the same list have changed the indices of the others.
         let siblings = |preset: &Preset| preset.list(&split_path(path).0).map(<[_]>::len);
         if kind(before) != kind(after) || siblings(before) != siblings(after) {
             self.current = Selection::Nothing;
@@ -98,7 +99,7 @@ mod tests {
     use crate::model::LayerPath;
 
     #[test]
-    fn a_layer_that_is_gone_is_not_selected() {
+    fn a_removed_layer_is_not_selected() {
         let preset = crate::studio::document::presets::digits();
         let layer = |index| Selection::Layer(LayerPath::from([index]));
         let mut longer = preset.clone();
@@ -110,7 +111,7 @@ mod tests {
         h.forget_missing(&preset);
         assert_eq!(h.current(), &Selection::Nothing);
         assert!(!h.back.contains(&layer(3)));
-        // An edit of a field leaves the layer where it is.
+        // An edit of a field does not change the layer's place.
         h.select(layer(2));
         h.follow(&preset, &preset.clone());
         assert_eq!(h.current(), &layer(2));

@@ -1,12 +1,12 @@
-//! A selection in the next plan: places shift with every edit, and what is selected must stay the same thing.
+//! The selection in the next plan: indices change with every edit, and the selection must remain the same item.
 
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::levels::{Level, selection_of};
 use crate::studio::view_models::plan::PlanView;
 
-/// The same thing in another plan: a buffer of the same name, the same operation of the same layer. `None` where it
-/// is gone.
+/// The same item in another plan: a buffer with the same name, the same operation of the same layer. `None` if it does
+/// not exist.
 #[must_use]
 pub fn selection_in_plan(selection: &Selection, before: &PlanView, after: &PlanView) -> Option<Selection> {
     let row = |level: Level, index: usize| place(level, index, before, after).map(|i| selection_of(level, i));
@@ -31,7 +31,7 @@ pub fn selection_in_plan(selection: &Selection, before: &PlanView, after: &PlanV
     }
 }
 
-/// The row of another plan that has the same layer, phase and name, counted among those that have.
+/// The row of another plan with the same layer, phase and name, and the same number among those.
 fn place(level: Level, index: usize, before: &PlanView, after: &PlanView) -> Option<usize> {
     let rows = before.levels.rows(level);
     let own = rows.get(index)?;
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_selected_stays_the_same_thing() {
+    fn the_selection_remains_the_same_item() {
         let preset = crate::studio::document::presets::digits();
         let mut longer = preset.clone();
         longer.layers.push(preset.layers[2].clone());
@@ -66,7 +66,7 @@ mod tests {
                 assert_eq!(name(&before, id), name(&after, to));
             }
         }
-        // Back again, the operations of the layer that is gone are gone.
+        // In the opposite direction, the operations of the removed layer do not exist.
         let last = after.ops.iter().find(|o| o.layer == "L3:Dense").unwrap();
         assert_eq!(selection_in_plan(&Selection::Op(last.index), &after, &before), None);
     }

@@ -1,4 +1,4 @@
-//! Which commands were asked for by key.
+//! The commands whose shortcuts were pressed.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::info::{CTRL, NONE};
@@ -7,7 +7,7 @@ use crate::studio::widgets::keyboard::runs_id;
 use egui::{Key, KeyboardShortcut};
 
 /// The commands whose shortcut was pressed, longer shortcuts first, so that one does not hide another. An open dialog
-/// has the keyboard for itself.
+/// receives all keys.
 #[must_use]
 pub fn pressed(ctx: &egui::Context) -> Vec<UiCommand> {
     if ctx.memory(|m| m.top_modal_layer().is_some()) {
@@ -17,7 +17,7 @@ pub fn pressed(ctx: &egui::Context) -> Vec<UiCommand> {
         UiCommand::listed().into_iter().filter_map(|c| c.info().shortcut.map(|s| (s, c))).collect();
     with_keys.push((KeyboardShortcut::new(CTRL, Key::K), UiCommand::Palette));
     with_keys.push((KeyboardShortcut::new(CTRL, Key::Y), UiCommand::Redo));
-    // In a field, the key is for its text.
+    // In a text field, the key edits the text.
     if !ctx.text_edit_focused() {
         let on_runs = ctx.memory(|m| m.has_focus(runs_id()));
         let remove = if on_runs { UiCommand::Runs(RunsCommand::Delete) } else { UiCommand::Remove };

@@ -1,5 +1,4 @@
-//! Everything the window shows: the document, what was compiled of it, the run, the selection, and the views made of
-//! them.
+//! Everything the window shows: the document, its compiled step, the run, the selection, and the views of them.
 //!
 //! The panels see views of it. It changes by commands and requests, in `actions`, and by answers from the other
 //! threads, in [`Studio::take_answers`].
@@ -41,25 +40,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The time between writings of the recovery file.
+/// The time between two writes of the recovery file.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
 
-/// What views are made of: the revisions of document, answer and plan, what the data has shown to be wrong, and the
-/// number of its classes.
+/// What views depend on: the revisions of document, answer and plan, the mistakes found in the data, and the number of
+/// its classes.
 type ViewKey = (u64, u64, u64, Vec<Diagnostic>, Option<usize>);
 
-/// What the inspector's page is made of: the selection; the revisions of document and plan, and whether the document is
+/// What the inspector's page depends on: the selection; the revisions of document and plan, and whether the document is
 /// compiled; the steps of the run whose changes it shows.
 type PageKey = (Selection, (u64, u64, bool), usize);
 
-/// What the last edit changed about the plan.
+/// The changes of the plan by the last edit.
 #[derive(Default)]
 pub struct EditEffect {
-    /// In words.
+    /// As text.
     pub difference: Option<String>,
-    /// What came and went.
+    /// The added and removed items.
     pub changes: Option<Arc<PlanChanges>>,
-    /// How long the compiler took from request to answer.
+    /// The time of the compiler from request to answer.
     pub took: Duration,
 }
 
@@ -72,30 +71,30 @@ pub struct Studio {
     pub predictions: Predictions,
     pub proofs: Proofs,
     pub prices: PriceList,
-    /// The tabs that were drawn last: what is not shown is neither loaded nor requested.
+    /// The tabs that were drawn last: data for other tabs is neither loaded nor requested.
     pub shown: Vec<Tab>,
     pub runs: KeptRuns,
     pub selection: SelectionHistory,
     pub settings: Settings,
     pub notice: Option<Notice>,
-    /// Fields whose text is no value, so that the document is not what the user sees.
+    /// Fields with an invalid text, so that the document is not what the user sees.
     pub draft_mistakes: usize,
-    /// The newest plan of a document without mistakes, and the revision it belongs to.
+    /// The newest plan of a document without mistakes, and its revision.
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
-    /// The recording whose plan the views show in place of it.
+    /// The recording whose plan the views show instead.
     pub recording: ShownRecording,
     pub last_edit: EditEffect,
-    /// What is found out on request.
+    /// Measurements on request.
     pub measurements: Measurements,
-    /// What runs in the background.
+    /// Background jobs.
     pub jobs: Jobs,
     pub tour: Tour,
-    /// What the system asks for about motion.
+    /// The system's setting about motion.
     pub motion: Motion,
     pub network: NetworkView,
     pub folds: FoldedLayers,
-    /// The list of layers as it is folded.
+    /// The folds of the list of layers.
     pub rows: Vec<Row>,
     pub related: Related,
     pub inspector: InspectorView,
@@ -105,11 +104,11 @@ pub struct Studio {
     checked: Option<Checked>,
     failure: Option<String>,
     answered: u64,
-    /// The plan before the edits that are undone together, and which those are: what they changed is reported against
-    /// it.
+    /// The plan before the edits that are undone together, and the number of that undo step: changes are reported
+    /// relative to it.
     before: Option<Arc<PlanView>>,
     group: u64,
-    /// What the views were last made of.
+    /// What the views last depended on.
     made_for: Option<ViewKey>,
     rows_for: Option<u64>,
     inspected: Option<PageKey>,
@@ -118,10 +117,10 @@ pub struct Studio {
 }
 
 impl Studio {
-    /// The state with a document; `wake` asks for a frame, from any thread.
+    /// The state with a document; `wake` requests a frame, from any thread.
     ///
     /// # Errors
-    /// Where the system refuses threads.
+    /// If the system refuses to start threads.
     pub fn new(
         document: Document,
         settings: Settings,
@@ -174,7 +173,7 @@ impl Studio {
         })
     }
 
-    /// Keeps unsaved edits in this folder from now on, and brings back those that a crash left there.
+    /// Keeps unsaved edits in this folder from now on, and restores those that a crash left there.
     pub fn recover_in(&mut self, folder: &std::path::Path) {
         self.recovery = Recovery::claim(folder);
         let Some((preset, origin)) = self.recovery.as_ref().and_then(Recovery::left) else { return };
@@ -187,10 +186,10 @@ impl Studio {
         }
         let way = if origin.is_some() { "open the file again" } else { "open another network" };
         self.document.restore(preset, saved, origin);
-        self.say(format!("Edits that were not saved last time are back. Save them, or {way} to let them go."));
+        self.say(format!("Unsaved edits of the last session were restored. Save them, or {way} to discard them."));
     }
 
-    /// Keeps the runs of this window in this store from now on, and shows those that are there.
+    /// Keeps the runs of this window in this store from now on, and shows the existing ones.
     pub fn keep_runs_in(&mut self, store: RunStore) {
         self.runs = KeptRuns::new(Some(store.clone()), &self.wake);
         self.training.writer.store = Some(store);
@@ -202,7 +201,7 @@ impl Studio {
         self.network.problems + self.draft_mistakes
     }
 
-    /// True where the newest document has an answer.
+    /// True if the newest document has been compiled or rejected.
     #[must_use]
     pub const fn is_answered(&self) -> bool {
         self.answered == self.document.revision()
@@ -224,14 +223,15 @@ impl Studio {
         self.plan_revision != self.document.revision()
     }
 
-    /// True where the plan is that of the network before its mistakes: no newer one comes until they are fixed.
+    /// True if the plan is that of the network before its mistakes: there will be no newer one until they are
+    /// corrected.
     #[must_use]
     pub const fn is_plan_outdated(&self) -> bool {
         self.plan.is_some() && self.is_answered() && self.is_plan_stale()
     }
 
-    /// True where the run trains another network than the one on screen, or on another device. How long it trains is
-    /// no part of the network.
+    /// True if the run trains another network than the one on screen, or on another device. The length of training is
+    /// not part of the network.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         let device = self.devices.current().choice;
@@ -240,20 +240,20 @@ impl Studio {
             || self.training.preset.as_ref().is_some_and(|p| !Arc::ptr_eq(p, now) && !p.trains_as(now))
     }
 
-    /// What pressing Train would do.
+    /// The effect of pressing Train.
     #[must_use]
     pub fn next(&self) -> Next {
         let steps = self.document.preset().train.map_or(1000, |t| t.steps as u64);
         self.training.next(self.is_stale(), steps)
     }
 
-    /// Receives what the other threads have to report, within a part of a frame; true where something is left.
+    /// Receives results from the other threads, within a part of a frame; returns true if some are left.
     pub fn take_answers(&mut self) -> bool {
         const BUDGET: Duration = Duration::from_millis(3);
         if self.devices.poll(self.settings.device) {
             self.compiler.set_machine(Arc::clone(self.devices.current()));
             self.measurements.change_device();
-            // The plan on screen stays until the new one is there, as after an edit.
+            // The plan on screen stays until the new one is ready, as after an edit.
             (self.answered, self.plan_revision) = (u64::MAX, u64::MAX);
             self.before.clone_from(&self.plan);
         }
@@ -287,10 +287,10 @@ impl Studio {
         left
     }
 
-    /// What the tabs for data, predictions and proofs need to know, and have to report.
+    /// Exchanges data with the tabs for data, predictions and checks.
     fn update_tabs(&mut self) {
         self.samples.poll();
-        // A document that is being checked may have another output in a moment.
+        // A document that is being checked may soon have another output.
         if self.shown.contains(&Tab::Data) && self.is_answered() {
             let model = self.checked.as_ref().and_then(|c| c.model.as_ref());
             self.samples.want(key_of(self.document.preset(), model, self.document.base()));
@@ -312,7 +312,7 @@ impl Studio {
         self.compiler.is_busy()
     }
 
-    /// Leaves the newest document without a plan of its own, until the next edit.
+    /// Cancels compiling the newest document, until the next edit.
     pub(super) fn cancel_compile(&mut self) {
         self.compiler.cancel();
         self.answered = self.document.revision();
@@ -337,7 +337,7 @@ impl Studio {
         }
     }
 
-    /// Another document is open: what belonged to the old one goes.
+    /// Another document is open: everything that belonged to the old one is dropped.
     pub(super) fn forget_plan(&mut self) {
         (self.plan, self.before, self.checked, self.failure) = (None, None, None, None);
         self.last_edit = EditEffect::default();
@@ -348,7 +348,7 @@ impl Studio {
         self.proofs.clear();
     }
 
-    /// Writes the recovery file where there are new edits, at most once a second.
+    /// Writes the recovery file if there are new edits, at most once a second.
     fn keep_safe(&mut self) {
         let Some(recovery) = &self.recovery else { return };
         let (revision, dirty) = (self.document.revision(), self.document.is_dirty());
@@ -363,7 +363,7 @@ impl Studio {
         }
     }
 
-    /// Time until unsaved edits must be written; `None` where all are.
+    /// Time until unsaved edits must be written; `None` if all are.
     #[must_use]
     pub fn until_safe(&self) -> Option<Duration> {
         let (last, was_dirty, at) = self.recovered;
@@ -373,32 +373,31 @@ impl Studio {
             .then(|| at.map_or(Duration::ZERO, |t| RECOVER_EVERY.saturating_sub(t.elapsed())))
     }
 
-    /// Removes the recovery file: the user has decided what becomes of the edits.
+    /// Removes the recovery file, because the user has decided about the edits.
     pub fn end_recovery(&mut self) {
         if let Some(recovery) = self.recovery.take() {
             self.files.recover(recovery.path().to_owned(), None);
         }
     }
 
-    /// What is wrong with the document as far as only its data shows: known once a run began, or the data was looked
-    /// at.
+    /// Mistakes of the document that only its data shows: known once a run began, or the data was viewed.
     fn misfits(&self) -> Vec<Diagnostic> {
         let preset = self.document.preset();
         let model = || self.checked.as_ref().filter(|_| self.is_answered()).and_then(|c| c.model.as_ref());
-        // What was loaded last is newer than what a run has found.
+        // The data that was loaded last is newer than what a run has found.
         match self.samples.verdict(preset, || key_of(preset, model(), self.document.base())) {
             Some(found) => found.into_iter().collect(),
             None => self.training.mistakes_of(preset).to_vec(),
         }
     }
 
-    /// The number of classes of the document's data, where it is known.
+    /// The number of classes of the document's data, if it is known.
     fn classes(&self) -> Option<usize> {
         let data = self.document.preset().data.as_ref()?;
         classes_of(&data.source).or_else(|| self.samples.classes(data))
     }
 
-    /// Makes the views anew where what they show has changed.
+    /// Updates the views if what they show has changed.
     fn make_views(&mut self) {
         let misfits = self.misfits();
         let key = (self.document.revision(), self.answered, self.plan_revision, misfits, self.classes());
@@ -424,7 +423,7 @@ impl Studio {
             self.rows_for = Some(self.folds.revision());
             self.rows = self.network.rows(|fold| self.folds.is_folded(fold));
         }
-        // A page shows changes of parameters too, but only those of the same network.
+        // A page shows changes of parameters too, but only for the same network.
         let updates = &self.training.history.layer_updates;
         let shown = if self.is_stale() {
             0
@@ -433,13 +432,13 @@ impl Studio {
         };
         let made_of = (self.document.revision(), self.revision_shown(), self.is_answered());
         let key = (self.selection.current().clone(), made_of, shown);
-        // Until the compiler answers, the page of the same thing stays: an edit does not make it flicker.
+        // Until the compiler answers, the page of the same item stays, so that an edit does not make it flicker.
         let waits = !self.is_answered() && self.inspected.as_ref().is_some_and(|k| k.0 == key.0);
         if !waits && self.inspected.as_ref() != Some(&key) {
             let updates: &[f32] = if shown == 0 { &[] } else { updates };
             let same = self.inspected.as_ref().is_some_and(|k| (&k.0, k.1) == (&key.0, key.1));
             let is_layer = matches!(key.0, Selection::Layer(_));
-            // A plan of another network has other layers at these places, and other numbers.
+            // A plan of another network has other layers with these numbers.
             let is_of_document = is_layer || key.0 == Selection::Nothing;
             let is_older = is_of_document && self.is_plan_stale() && !self.shows_recording();
             let plan = self.recording.plan().or(self.plan.as_ref()).filter(|_| !is_older).map(|plan| &**plan);

@@ -1,19 +1,19 @@
-//! The tour of the first start: three steps, each of which the user does, and each of which says what it showed.
+//! The tour at the first start: three steps that the user performs, each with an explanation.
 
 use crate::studio::commands::Selection;
 use crate::studio::view_models::tour::TourStep;
 
-/// Where the tour is.
+/// The state of the tour.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tour {
     step: Option<TourStep>,
     done: bool,
-    /// The plan's revision when the present step began.
+    /// The plan's revision when the current step began.
     since: u64,
 }
 
 impl Tour {
-    /// The step that is shown, and whether it is done.
+    /// The current step, and whether it is done.
     #[must_use]
     pub const fn shown(&self) -> Option<(TourStep, bool)> {
         match self.step {
@@ -22,12 +22,12 @@ impl Tour {
         }
     }
 
-    /// Begins with the first step.
+    /// Starts with the first step.
     pub fn start(&mut self) {
         *self = Self { step: Some(TourStep::Train), ..Self::default() };
     }
 
-    /// Goes to the next step; false where there is none and the tour is over.
+    /// Goes to the next step; returns false if there is none and the tour is over.
     pub fn next(&mut self, revision: u64) -> bool {
         let next = self.step.and_then(|s| TourStep::ALL.get(s as usize + 1).copied());
         *self = Self { step: next, done: false, since: revision };
@@ -39,7 +39,7 @@ impl Tour {
         *self = Self::default();
     }
 
-    /// Notices what the user did: `trained` steps of the run, what is selected, and the revision of the plan.
+    /// Checks the user's progress: `trained` steps of the run, the selection, and the revision of the plan.
     pub fn watch(&mut self, trained: u64, selected: &Selection, revision: u64) {
         self.done |= match self.step {
             Some(TourStep::Train) => trained > 0,
@@ -57,7 +57,7 @@ mod tests {
     use crate::plan::BufferId;
 
     #[test]
-    fn each_step_is_done_by_doing_it() {
+    fn each_step_is_completed_by_its_action() {
         let mut tour = Tour::default();
         assert_eq!(tour.shown(), None);
         tour.start();

@@ -1,17 +1,17 @@
-//! The size of the window: what it opens with, and that it fits on the screen with its frame.
+//! The size of the window: its initial size, and fitting it on the screen including its frame.
 
 use egui::{Vec2, ViewportBuilder, ViewportCommand, ViewportInfo};
 
-/// The room for content at the first start: with a frame and a bar of the system it fits a screen of 1280 by 800.
+/// The size of the content at the first start: with a frame and a bar of the system it fits a screen of 1280 by 800.
 const FIRST_SIZE: Vec2 = Vec2::new(1240.0, 720.0);
-/// The smallest window that can be worked with.
+/// The smallest usable window.
 const LEAST_SIZE: Vec2 = Vec2::new(720.0, 480.0);
-/// What a system's own bar takes of a screen's height. The window's library does not report it.
+/// The height of a system's own bar, which the window's library does not report.
 const BAR: f32 = 40.0;
-/// Frames within which a system has placed a window and reports where.
+/// The number of frames within which a system has placed a window and reports its position.
 const FRAMES: u32 = 30;
 
-/// The window as it is first asked for.
+/// The initial window.
 #[must_use]
 pub fn viewport(app_id: &str) -> ViewportBuilder {
     ViewportBuilder::default()
@@ -22,15 +22,15 @@ pub fn viewport(app_id: &str) -> ViewportBuilder {
         .with_drag_and_drop(true)
 }
 
-/// Makes a window smaller, once, that is larger than its screen: one that is remembered from another screen, or whose
-/// frame was not counted.
+/// Makes a window that is larger than its screen smaller, once: its size may come from another screen, or its frame was
+/// not counted.
 #[derive(Debug, Default)]
 pub struct Fit {
     frames: u32,
 }
 
 impl Fit {
-    /// Asks for a smaller window where that is needed, in the first frames.
+    /// Requests a smaller window if necessary, in the first frames.
     pub fn keep(&mut self, ctx: &egui::Context) {
         if self.frames >= FRAMES {
             return;
@@ -43,8 +43,8 @@ impl Fit {
     }
 }
 
-/// The size for the content of a window that does not fit its screen with its frame; `None` where it fits, where it
-/// fills the screen on purpose, and where the system does not report its place.
+/// The size for the content of a window that does not fit its screen including its frame; `None` if it fits, if it
+/// fills the screen on purpose, or if the system does not report its position.
 fn fitting(window: &ViewportInfo) -> Option<Vec2> {
     if window.maximized.unwrap_or(false) || window.fullscreen.unwrap_or(false) {
         return None;

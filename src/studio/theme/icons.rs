@@ -1,4 +1,4 @@
-//! Icons: code points of the Lucide font in `assets/fonts`, by what they stand for.
+//! Icons: code points of the Lucide font in `assets/fonts`, by their meaning.
 
 /// Declares the icons, each as a text of one character.
 macro_rules! icons {

@@ -1,7 +1,7 @@
-//! Type, colour and space: one place for how everything looks.
+//! Fonts, colours and spacing of the whole window.
 //!
-//! Spaces are multiples of four points. Chrome is grey and data carries the colour; one accent marks what acts and
-//! what is selected.
+//! Spaces are multiples of four points. Controls are grey and data is coloured; one accent colour marks active controls
+//! and the selection.
 
 pub mod icons;
 
@@ -13,23 +13,23 @@ use egui::{
 };
 use std::sync::Arc;
 
-/// The semibold cut, for names and headings.
+/// The semibold font, for names and headings.
 const STRONG: &str = "strong";
 
-/// Text in the semibold cut.
+/// Text in the semibold font.
 #[must_use]
 pub fn strong(size: f32) -> FontId {
     FontId::new(size, FontFamily::Name(STRONG.into()))
 }
 
-/// The width of so many letters of the monospaced cut in a cell, in points.
+/// The width of this many monospaced characters in a cell, in points.
 #[must_use]
 pub fn mono_width(ui: &Ui, letters: usize) -> f32 {
     const AROUND: f32 = 8.0;
     ui.ctx().fonts_mut(|fonts| fonts.glyph_width(&mono(), '0')) * letters as f32 + AROUND
 }
 
-/// Text in the monospaced cut: ids, shapes, kernels.
+/// Text in the monospaced font: ids, shapes, kernels.
 #[must_use]
 pub const fn mono() -> FontId {
     FontId::new(12.0, FontFamily::Monospace)
@@ -38,11 +38,11 @@ pub const fn mono() -> FontId {
 /// The colours of one theme.
 #[derive(Clone, Copy, Debug)]
 pub struct Colors {
-    /// Behind panels.
+    /// The background of panels.
     pub panel: Color32,
-    /// Behind cards and fields that are on a panel.
+    /// The background of cards and fields on a panel.
     pub card: Color32,
-    /// Behind plots, tables and maps.
+    /// The background of plots, tables and maps.
     pub well: Color32,
     pub hairline: Color32,
     pub hover: Color32,
@@ -51,7 +51,7 @@ pub struct Colors {
     pub accent: Color32,
     /// Text on the accent.
     pub on_accent: Color32,
-    /// Behind what is selected.
+    /// The background of the selection.
     pub selected: Color32,
     pub error: Color32,
     pub warning: Color32,
@@ -95,7 +95,7 @@ const LIGHT: Colors = Colors {
     phases: [grey(0xD6), grey(0xB2), grey(0x8C), grey(0x62), grey(0x3A)],
 };
 
-/// The colours in use.
+/// The current colours.
 #[must_use]
 pub fn colors(ui: &egui::Ui) -> &'static Colors {
     of(ui.visuals().dark_mode)
@@ -123,8 +123,8 @@ impl Colors {
     }
 }
 
-/// The fonts: Inter with tabular figures, JetBrains Mono, and Lucide for icons; what they lack comes from the
-/// built-in ones.
+/// The fonts: Inter with tabular figures, JetBrains Mono, and Lucide for icons; missing characters come from the
+/// built-in fonts.
 fn fonts() -> FontDefinitions {
     let mut fonts = FontDefinitions::default();
     let mut add = |name: &str, bytes: &'static [u8]| {
@@ -153,10 +153,10 @@ pub fn install(ctx: &egui::Context) {
     }
 }
 
-/// How long opening and closing take, in seconds: motion explains nothing here but what opens; it stays short.
+/// The duration of opening and closing, in seconds. It is short, because motion only shows what opens.
 const ANIMATION_S: f32 = 0.08;
 
-/// Switches motion on or off, where it is not as wanted.
+/// Switches motion on or off, if it is not already.
 pub fn set_motion(ctx: &egui::Context, on: bool) {
     let wanted = if on { ANIMATION_S } else { 0.0 };
     if ctx.global_style().animation_time != wanted {
@@ -234,7 +234,7 @@ fn dress_visuals(v: &mut egui::Visuals, c: &Colors) {
     dress(&mut v.widgets.open, c.hover, c.hairline);
 }
 
-/// A dialog before everything else; Escape and a click beside it close it.
+/// A dialog in front of everything else; Escape and a click outside close it.
 #[must_use]
 pub fn dialog(ui: &egui::Ui, id: &'static str) -> egui::Modal {
     let frame = egui::Frame::popup(ui.style()).inner_margin(Margin::same(16)).corner_radius(8);

@@ -7,7 +7,7 @@ use crate::plan::BufferId;
 use crate::tensor::{Bytes, Shape};
 use std::collections::HashMap;
 
-/// One buffer: op indices to the right, bytes upwards.
+/// One buffer: the horizontal axis is the index of the operation, the vertical axis the address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BufferRect {
     pub id: BufferId,
@@ -24,7 +24,7 @@ pub struct BufferRect {
     pub readers: Vec<usize>,
 }
 
-/// What one planner reached.
+/// The result of one planner.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttemptRow {
     pub planner: &'static str,
@@ -44,18 +44,18 @@ pub struct ArenaView {
     pub unshared_bytes: u64,
     pub ratio: f64,
     pub is_optimal: bool,
-    /// Bytes of all buffers of a role, summed over the step: more than are ever live at once.
+    /// Bytes of all buffers of a role, summed over the step; not all of them are alive at the same time.
     pub by_role: Vec<(Role, u64)>,
     /// Bytes added by alignment.
     pub padding_bytes: u64,
     pub attempts: Vec<AttemptRow>,
     /// Live bytes at every operation.
     pub live_bytes: Vec<u64>,
-    /// Some buffers by size, the largest first; of equals the one at the lower offset.
+    /// The largest buffers, by size in falling order; among equals the one at the lower offset first.
     pub largest: Vec<BufferId>,
 }
 
-/// Buffers listed as the largest.
+/// The number of buffers in that list.
 const LARGEST: usize = 8;
 
 impl ArenaView {
@@ -116,8 +116,8 @@ impl ArenaView {
     }
 }
 
-/// Buffers of one name get the kind of the operation behind it that writes them first, and a number where that is the
-/// same too. Neither depends on what else is in the step, so that names stay the same through edits elsewhere.
+/// Buffers with the same name get the kind of the first operation that writes them, and a number if that is the same
+/// too. Neither depends on other parts of the step, so that names do not change by edits elsewhere.
 fn tell_apart(rects: &mut [BufferRect], compiled: &Compiled) {
     let count = |rects: &[BufferRect]| {
         let mut named: HashMap<String, usize> = HashMap::new();
@@ -139,7 +139,7 @@ fn tell_apart(rects: &mut [BufferRect], compiled: &Compiled) {
 }
 
 impl BufferRect {
-    /// The facts of the tooltip, a line each.
+    /// The lines of the tooltip.
     #[must_use]
     pub fn tooltip(&self) -> String {
         let list = |ops: &[usize]| match ops {
@@ -174,7 +174,7 @@ mod tests {
     use crate::studio::document::presets;
 
     #[test]
-    fn no_two_buffers_have_one_name() {
+    fn buffer_names_are_distinct() {
         for name in ["stress-200", "digits-residual", "shared-weights"] {
             let index = (0..presets::count()).find(|i| presets::name(*i) == name).unwrap();
             let plan = crate::studio::view_models::plan::PlanView::of_preset(&presets::bundled(index).unwrap());

@@ -1,4 +1,4 @@
-//! Who owns a byte of the arena, one after the other; and bytes as the user types them.
+//! The owners of a byte, one after the other; and parsing of sizes that the user types.
 
 use crate::plan::BufferId;
 use crate::studio::view_models::arena::{ArenaView, BufferRect};
@@ -7,18 +7,18 @@ use crate::studio::view_models::arena::{ArenaView, BufferRect};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteOwners {
     pub byte: u64,
-    /// Buffers that hold the byte, by the time at which they begin to.
+    /// Buffers that contain the byte, by the start of their live range.
     pub buffers: Vec<BufferId>,
 }
 
-/// What happens to a byte around an operation.
+/// The writes and reads of a byte around an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Around {
     /// The owner at that operation.
     pub owner: Option<BufferId>,
-    /// The last operation before or at it that writes the owner.
+    /// The last operation, at or before it, that writes the owner.
     pub last_writer: Option<usize>,
-    /// The next operation behind it that reads the owner.
+    /// The next operation after it that reads the owner.
     pub next_reader: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl ByteOwners {
         Self { byte, buffers: owners.into_iter().map(|r| r.id).collect() }
     }
 
-    /// What happens to the byte around operation `op`.
+    /// The writes and reads of the byte around operation `op`.
     #[must_use]
     pub fn around(&self, view: &ArenaView, op: usize) -> Around {
         let rects = self.buffers.iter().filter_map(|id| view.rect(*id));
@@ -50,7 +50,7 @@ impl ByteOwners {
     }
 }
 
-/// A number of bytes as typed: `4096`, `0x1000`, `4 KiB`, `1.5 MiB`.
+/// A typed number of bytes: `4096`, `0x1000`, `4 KiB`, `1.5 MiB`.
 #[must_use]
 pub fn read_bytes(text: &str) -> Option<u64> {
     let text = text.trim().replace(['\u{2009}', '_'], "");
@@ -72,7 +72,7 @@ pub fn read_bytes(text: &str) -> Option<u64> {
     }
 }
 
-/// One byte, or a stretch `from..to` or `from-to`, as typed: `[from, to)`.
+/// One byte, or a range `from..to` or `from-to`, as typed: `[from, to)`.
 #[must_use]
 pub fn read_range(text: &str) -> Option<[u64; 2]> {
     let ends = text.split_once("..").or_else(|| text.split_once('-')).or_else(|| text.split_once('–'));
@@ -93,7 +93,7 @@ mod tests {
     use crate::select::{Isa, Target};
 
     #[test]
-    fn bytes_are_read_as_people_write_them() {
+    fn typed_sizes_are_parsed() {
         assert_eq!(read_bytes("0x1200"), Some(0x1200));
         assert_eq!(read_bytes(" 4 KiB"), Some(4096));
         assert_eq!(read_bytes("1.5MiB"), Some(3 << 19));

@@ -20,7 +20,7 @@ pub enum Shown {
 impl Shown {
     pub const ALL: [Self; 5] = [Self::Shape, Self::Type, Self::Bytes, Self::Offset, Self::Aliases];
 
-    /// The word on the button, and what it shows.
+    /// The text of the button, and its description.
     #[must_use]
     pub const fn words(self) -> [&'static str; 2] {
         match self {
@@ -40,7 +40,7 @@ pub struct Cell {
     pub texts: [String; 5],
     pub tooltip: String,
     pub buffer: BufferId,
-    /// The part of the buffer that it is, where the buffer is a flat vector.
+    /// The part of the buffer that it is, if the buffer is a flat vector.
     pub part: Option<usize>,
     pub bytes: u64,
     /// First byte in the arena.
@@ -73,13 +73,13 @@ pub const COLUMNS: [&str; 6] = ["y", "z", "gA", "gW", "gB", "work"];
 #[derive(Clone, Debug, PartialEq)]
 pub struct CaptureView {
     pub layers: Vec<CaptureRow>,
-    /// What belongs to no layer, by name: the gradient of the loss, the inputs and the targets.
+    /// Values that belong to no layer, by name: the gradient of the loss, the inputs and the targets.
     pub others: Vec<(String, Option<Cell>)>,
     pub constants: Vec<ConstantRow>,
 }
 
 impl Cell {
-    /// What pointing at it selects.
+    /// What a click on it selects.
     #[must_use]
     pub fn selection(&self) -> Selection {
         self.part.map_or(Selection::Buffer(self.buffer), |part| Selection::Part(self.buffer, part))

@@ -1,5 +1,5 @@
-//! The capture plan folded like the list of layers: a block, or a run of equal layers, as one row with what its
-//! tensors have together.
+//! The capture plan folded like the list of layers: a block, or a sequence of equal layers, is one row with the totals
+//! of its tensors.
 
 use crate::model::LayerPath;
 use crate::studio::commands::fold::Fold;
@@ -11,7 +11,7 @@ use crate::tensor::Bytes;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// What the tensors of several rows have together.
+/// The totals of the tensors of several rows.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SumCell {
     /// In the order of [`crate::studio::view_models::capture::Shown::ALL`].
@@ -19,14 +19,14 @@ pub struct SumCell {
     pub tooltip: String,
 }
 
-/// What is in the columns.
+/// The content of the columns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cells {
-    /// Those of a row of the plan, by its place there.
+    /// The cells of a row of the plan, by its index.
     Own(usize),
     /// In the order of [`COLUMNS`].
     Sum(Vec<Option<SumCell>>),
-    /// Nothing: the rows below have it.
+    /// Empty, because the rows below have the content.
     Nothing,
 }
 
@@ -35,7 +35,7 @@ pub enum Cells {
 pub struct CaptureLine {
     pub name: String,
     pub layer: Option<LayerPath>,
-    /// How deep it is nested; 0 is outermost.
+    /// The depth of its nesting; 0 is outermost.
     pub depth: usize,
     /// What folds it, and whether it is folded.
     pub fold: Option<(Fold, bool)>,
@@ -45,7 +45,7 @@ pub struct CaptureLine {
 }
 
 impl CaptureLine {
-    /// What folds it; `None` where it belongs to no layer.
+    /// What folds it; `None` if it belongs to no layer.
     #[must_use]
     pub fn fold_row(&self) -> Option<FoldRow> {
         let of_run = self.fold.as_ref().map(|(Fold::Block(path) | Fold::Run(path), _)| path);
@@ -70,14 +70,14 @@ fn sum(cells: &[&Cell]) -> Option<SumCell> {
         if sharing > 0 { format!("{sharing} of {count}") } else { "–".to_owned() },
     ];
     let tooltip = format!(
-        "{}, {bytes} if each had bytes of its own\nthe first one at {offset:#x}\nUnfold the row to see each.",
+        "{}, {bytes} if each had its own bytes\nthe first one at {offset:#x}\nUnfold the row to see each.",
         plain_count(count, "tensor")
     );
     Some(SumCell { texts, tooltip })
 }
 
 impl CaptureView {
-    /// The rows of the plan, folded as the network's `rows` are. A plan of another network than that is not folded.
+    /// The rows of the plan, folded like `rows` of the network. A plan of another network is not folded.
     #[must_use]
     pub fn lines(&self, network: &NetworkView, rows: &[Row]) -> Vec<CaptureLine> {
         let by_path: HashMap<&LayerPath, usize> = network.cards.iter().enumerate().map(|(i, c)| (&c.path, i)).collect();
@@ -119,7 +119,7 @@ impl CaptureView {
                         cards,
                     });
                 }
-                // The names of the layers say which list they are in.
+                // The names of the layers show which list they are in.
                 Row::List { .. } => {}
                 Row::Card(card) => self.push_card(*card, &network.cards[*card], &of_card[*card], &mut out),
             }
@@ -127,8 +127,7 @@ impl CaptureView {
         out
     }
 
-    /// Appends the rows of the card at this position, which are those of the plan; of a block without any it is its
-    /// head.
+    /// Appends the rows of the card at this position, taken from the plan; for a block without any it is its head.
     fn push_card(&self, at: usize, layer: &Card, rows: &[usize], out: &mut Vec<CaptureLine>) {
         let fold = layer.can_fold().then(|| (Fold::Block(layer.path.clone()), false));
         let from = out.len();
@@ -148,7 +147,7 @@ impl CaptureView {
         }
     }
 
-    /// Letters of the longest text in every column of these rows.
+    /// The number of characters of the longest text in every column of these rows.
     #[must_use]
     pub fn longest(&self, lines: &[CaptureLine], shown: Shown) -> [usize; COLUMNS.len()] {
         let text = |line: &CaptureLine, column: usize| match &line.cells {
@@ -162,7 +161,7 @@ impl CaptureView {
         for (column, most) in out.iter_mut().enumerate() {
             *most = lines.iter().map(|l| text(l, column)).max().unwrap_or_default();
         }
-        // Below the layers, the first column holds what belongs to none.
+        // Below the layers, the first column contains values that belong to no layer.
         let others = self.others.iter().filter_map(|(_, cell)| cell.as_ref());
         out[0] = others.map(|c| c.texts[shown as usize].chars().count()).fold(out[0], usize::max);
         out
@@ -180,7 +179,7 @@ impl CaptureView {
         }
     }
 
-    /// What these rows have together, column by column.
+    /// The totals of these rows, column by column.
     fn sums(&self, of_cards: &[Vec<usize>]) -> Cells {
         let column = |column: usize| {
             let rows = of_cards.iter().flatten().filter_map(|i| self.layers[*i].cells[column].as_ref());
@@ -199,7 +198,7 @@ mod tests {
     use crate::studio::view_models::plan::PlanView;
 
     #[test]
-    fn the_table_is_folded_like_the_list_and_loses_no_byte() {
+    fn the_table_is_folded_like_the_list_and_keeps_every_byte() {
         let preset =
             presets::bundled((0..presets::count()).find(|i| presets::name(*i) == "stress-200").unwrap()).unwrap();
         let plan = PlanView::of_preset(&preset);
@@ -213,11 +212,11 @@ mod tests {
         let folded = plan.capture.lines(&network, &network.rows(|f| folds.is_folded(f)));
         assert_eq!(folded.len(), network.rows(|f| folds.is_folded(f)).len());
         assert!(folded.len() < 8 && folded.iter().any(|l| l.fold.as_ref().is_some_and(|(_, folded)| *folded)));
-        // Every card belongs to one line.
+        // Every card belongs to one row.
         let ends: Vec<usize> = folded.iter().flat_map(|l| [l.cards.start, l.cards.end]).collect();
         assert_eq!((ends[0], ends[ends.len() - 1]), (0, network.cards.len()));
         assert!(ends.windows(2).all(|w| w[0] <= w[1]), "{ends:?}");
-        // A plan of another network is shown as it is.
+        // A plan of another network is shown unfolded.
         let other = NetworkView::new(&presets::digits(), None, None, None, &[]);
         assert_eq!(own(&plan.capture.lines(&other, &other.rows(|_| false))), plan.capture.layers.len());
     }

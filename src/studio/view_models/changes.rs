@@ -1,7 +1,8 @@
-//! What an edit changed about the plan: operations and kernels that came and went, buffers that came, went and grew.
+//! The changes of the plan by an edit: added and removed operations and kernels, added and removed buffers, and buffers
+//! whose size changed.
 //!
-//! A layer put before others gives them new numbers, so that what is distinguished by its name alone would all come and
-//! go. Things are therefore matched by name first, and what is left by what they are.
+//! Inserting a layer renumbers the following ones, so that items that are matched only by name would all be removed and
+//! added. Therefore items are matched by name first, and the remaining ones by their properties.
 
 use crate::plan::BufferId;
 use crate::studio::view_models::arena::BufferRect;
@@ -9,10 +10,10 @@ use crate::studio::view_models::plan::PlanView;
 use crate::tensor::Bytes;
 use std::collections::HashMap;
 
-/// An operation that came or went.
+/// An operation that was added or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpChange {
-    /// Its place in the plan that has it.
+    /// Its index in the plan that has it.
     pub index: usize,
     pub layer: String,
     pub kernel: String,
@@ -27,7 +28,7 @@ pub struct Grown {
     pub after: u64,
 }
 
-/// What only the newer plan has, and what only the older one had.
+/// Items that only the newer plan has, and those that only the older one had.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exchanged<New, Old = New> {
     pub came: Vec<New>,
@@ -44,9 +45,9 @@ impl<New, Old> Default for Exchanged<New, Old> {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PlanChanges {
     pub ops: Exchanged<OpChange>,
-    /// Kernels that no operation ran before, or that none runs any more.
+    /// Kernels that no operation ran before, and those that none runs any more.
     pub kernels: Exchanged<String>,
-    /// Buffers in order; those that are gone as they were drawn.
+    /// Buffers in order; removed ones as they were drawn.
     pub buffers: Exchanged<BufferId, BufferRect>,
     /// The largest change first.
     pub grown: Vec<Grown>,
@@ -60,7 +61,8 @@ fn nameless(name: &str) -> &str {
     }
 }
 
-/// Pairs the entries of two lists whose keys are equal, each once and in order; gives what stays alone on either side.
+/// Pairs the entries of two lists whose keys are equal, each once and in order; returns the unpaired ones of both
+/// lists.
 fn unpaired<K: std::hash::Hash + Eq>(
     before: Vec<(usize, K)>,
     after: Vec<(usize, K)>,
@@ -82,7 +84,7 @@ fn unpaired<K: std::hash::Hash + Eq>(
 }
 
 impl PlanChanges {
-    /// What `after` changes about `before`.
+    /// The differences from `before` to `after`.
     #[must_use]
     pub fn between(before: &PlanView, after: &PlanView) -> Self {
         let mut out = Self::default();
@@ -91,7 +93,7 @@ impl PlanChanges {
         out
     }
 
-    /// True where nothing came, went or grew.
+    /// True if nothing was added, removed or resized.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -140,7 +142,7 @@ impl PlanChanges {
     }
 }
 
-/// Everything, a line each.
+/// All changes, one on each line.
 impl std::fmt::Display for PlanChanges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (sign, ops) in [('+', &self.ops.came), ('−', &self.ops.went)] {
@@ -165,10 +167,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_layer_put_first_brings_its_own_operations_only() {
+    fn inserting_a_first_layer_adds_only_its_own_operations() {
         let before = crate::studio::document::presets::digits();
         let mut after = before.clone();
-        // The new layer maps 64 to 64 features, so that those behind it stay what they are.
+        // The new layer maps 64 to 64 features, so that the following ones do not change.
         let mut first = before.layers[0].clone();
         let crate::model::LayerSpec::Dense(dense) = &mut first else { panic!("a dense layer comes first") };
         dense.units = 64;

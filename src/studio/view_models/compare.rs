@@ -1,5 +1,5 @@
-//! A step's memory by every planner, and the step by every precision of a GPU: made on a thread, because some of it
-//! searches.
+//! A step's memory with every planner, and the step in every precision of a GPU: computed on a thread, because some
+//! planners search.
 
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::cuda::GpuCeilings;
@@ -8,15 +8,15 @@ use crate::plan::arena::Planner;
 use crate::select::Target;
 use std::time::Instant;
 
-/// What one planner reaches on the whole problem.
+/// The result of one planner for the whole problem.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannerRow {
     pub name: String,
-    /// Bytes of the arena with its placement, what survives the step included.
+    /// Size of the arena with its placement, in bytes, including what survives the step.
     pub bytes: u64,
-    /// The time that it took, in microseconds.
+    /// The duration, in microseconds.
     pub us: f64,
-    /// True where it meets the lower bound.
+    /// True if it reaches the lower bound.
     pub meets_bound: bool,
     /// True for the planner whose placement is used.
     pub chosen: bool,
@@ -30,11 +30,11 @@ pub struct PrecisionRow {
     pub ops: usize,
     /// The least time of the step by the data sheet's rates, in microseconds.
     pub floor_us: f64,
-    /// Why there is no plan; the numbers are 0 then.
+    /// Why there is no plan; then the numbers are 0.
     pub error: Option<String>,
 }
 
-/// Everything side by side.
+/// All results.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Comparison {
     pub planners: Vec<PlannerRow>,
@@ -46,7 +46,7 @@ pub struct Comparison {
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
 
 /// The rates of an H200 by its data sheet: memory at 4.8 TB/s, dense products at 67, 495 and 990 TFLOP/s; a cache of 50
-/// MiB, from which each of the 132 multiprocessors gets 64 bytes a cycle of 1.98 GHz.
+/// MiB, from which each of the 132 multiprocessors reads 64 bytes in a cycle of 1.98 GHz.
 const fn data_sheet(precision: Precision) -> GpuCeilings {
     let tera = match precision {
         Precision::F32 => 67.0,
@@ -64,8 +64,8 @@ impl Comparison {
         Self::watched(compiled, &|_| true)
     }
 
-    /// As [`Self::of`]; `report` receives the share that is done, from 0 to 1, and ends the comparison where it returns
-    /// false. What is missing then is left out.
+    /// Like [`Self::of`]; `report` receives the share that is done, from 0 to 1, and ends the comparison if it returns
+    /// false. Missing results are then left out.
     #[must_use]
     pub fn watched(compiled: &Compiled, report: &dyn Fn(f32) -> bool) -> Self {
         let (target, all) = (Target::h200(), (Planner::ALL.len() + PRECISIONS.len()) as f32);
@@ -126,7 +126,7 @@ mod tests {
     use crate::select::Isa;
 
     #[test]
-    fn planners_and_precisions_stand_side_by_side() {
+    fn planners_and_precisions_are_compared() {
         let model = check(&crate::studio::document::presets::digits()).model.unwrap();
         let compiled = compile(&model, &Options::train(Target::cpu(Isa::Avx2, 1))).unwrap();
         let c = Comparison::of(&compiled);

@@ -1,4 +1,4 @@
-//! Inspector pages of what the compiler made on the way: nodes, lowered operations, kernels, calls, bytes; and the
+//! Inspector pages of the compiler's intermediate results: nodes, lowered operations, kernels, calls, bytes; and the
 //! links between all of them.
 
 use crate::ir::NodeId;
@@ -46,7 +46,7 @@ fn op_links(plan: &PlanView, ops: impl Iterator<Item = usize>) -> Vec<Row> {
     cut(ops.filter(|i| *i < plan.ops.len()).map(|i| op_link(plan, i, plan.ops[i].phase.name())).collect())
 }
 
-/// What is behind an operation, at the other levels: its kernel, its call, its nodes and lowered operations.
+/// The items of an operation at the other levels: its kernel, its call, its nodes and lowered operations.
 pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     let related = Related::new(&Selection::Op(index), Some(&plan.compiled));
     let Some(row) = plan.ops.get(index) else { return Vec::new() };
@@ -56,8 +56,11 @@ pub(super) fn other_levels(index: usize, plan: &PlanView) -> Vec<Group> {
     ];
     vec![
         Group { title: "Other levels", rows: links },
-        Group { title: "Nodes that it carries out", rows: node_links(plan, related.nodes.iter().copied()) },
-        Group { title: "Lowered operations in it", rows: lowered_links(plan, related.lowered.iter().copied()) },
+        Group { title: "Nodes that it computes", rows: node_links(plan, related.nodes.iter().copied()) },
+        Group {
+            title: "Lowered operations that it contains",
+            rows: lowered_links(plan, related.lowered.iter().copied()),
+        },
     ]
 }
 
@@ -82,7 +85,7 @@ pub(super) fn node(id: NodeId, plan: &PlanView) -> InspectorView {
         let line = |v: &crate::ir::ValueId| {
             let value = graph.value(*v);
             let text = format!("{} {}{}", value.name, value.dtype, value.shape);
-            // A value links to the node that makes it; what is there before the step has none.
+            // A value links to the node that makes it; values that exist before the step have none.
             match value.producer.filter(|p| *p != id) {
                 Some(p) => Row::Link { label: v.to_string(), text, to: Selection::Node(p) },
                 None => fact(&v.to_string(), text),
@@ -118,7 +121,7 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     out
 }
 
-/// The page of a kernel: everything that runs it.
+/// The page of a kernel: all operations that run it.
 pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     let ops: Vec<usize> = plan.ops.iter().filter(|o| o.kernel == id).map(|o| o.index).collect();
     let mut out = page("Kernel", id.to_owned());
@@ -135,7 +138,7 @@ pub(super) fn kernel(id: &str, plan: &PlanView) -> InspectorView {
     ];
     out.groups.push(Group { title: "In this step", rows });
     if ops.is_empty() {
-        out.about = "No operation of the present plan runs it.".into();
+        out.about = "No operation of the current plan runs it.".into();
     }
     let lost = plan.compiled.selection.choices.iter().enumerate();
     let lost = lost.flat_map(|(i, c)| c.candidates.iter().map(move |k| (i, k)));
@@ -158,7 +161,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         return page("Recorded call", "No such call".into());
     };
     let mut out = page("Recorded call", format!("{index} {}", row.kernel));
-    out.about = "A replay runs this with everything fixed: kernel, addresses, dimensions.".into();
+    out.about = "A replay runs this call with a fixed kernel, addresses and dimensions.".into();
     let mut rows = vec![fact("phase of the step", row.phase.name())];
     rows.extend(layer_link(&row.layer, row.path.as_ref()));
     rows.push(op_link(plan, index, "operation"));
@@ -179,7 +182,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         to: Selection::Buffer(buffer),
     };
     let bound = bound_values(&plan.compiled, index).into_iter().map(link).collect();
-    out.groups.push(Group { title: "Bound to, from the start of the arena", rows: cut(bound) });
+    out.groups.push(Group { title: "Its offset from the start of the arena", rows: cut(bound) });
     let scratch = plan.compiled.plan.workspaces[index].map(|w| buffer_link(plan, w, "scratch"));
     out.groups.push(Group { title: "Workspace", rows: scratch.into_iter().collect() });
     let empty = addresses(&plan.compiled, index).is_empty();
@@ -190,7 +193,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
     out
 }
 
-/// The page of a stretch of the arena.
+/// The page of a range of the arena.
 pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     let title = if to == from + 1 { format!("byte {from:#x}") } else { format!("bytes {from:#x} to {:#x}", to - 1) };
     let mut out = page("Bytes of the arena", title);
@@ -209,7 +212,7 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     } else {
         let mut all: Vec<_> = related.buffers.iter().copied().collect();
         all.sort_by_key(|id| view.rect(*id).map_or([0, 0], |r| r.live));
-        ("Owners in turn, of any of these bytes", all)
+        ("Buffers that use any of these bytes, one after the other", all)
     };
     let link = |id: crate::plan::BufferId| {
         let r = view.rect(id)?;
@@ -219,6 +222,6 @@ pub(super) fn stretch([from, to]: [u64; 2], plan: &PlanView) -> InspectorView {
     };
     out.groups.push(Group { title, rows: cut(owners.into_iter().filter_map(link).collect()) });
     let ops: Vec<Row> = op_links(plan, related.ops.iter().copied());
-    out.groups.push(Group { title: "Operations that touch it", rows: ops });
+    out.groups.push(Group { title: "Operations that use it", rows: ops });
     out
 }

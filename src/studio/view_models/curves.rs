@@ -5,13 +5,13 @@ use crate::studio::view_models::series::values::Series;
 use crate::train::BothWays;
 use crate::train::runs::{Curves, LayerCurves, Quantity};
 
-/// Points of a curve with few of them, by rising step: in bounded memory, and without losing an extreme.
+/// Points of a curve with few points, by rising step: in bounded memory, and without losing an extreme.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Points(Vec<[f64; 2]>);
 
-/// Points that are held at most; a multiple of [`THINNED`].
+/// The largest number of points; a multiple of [`THINNED`].
 const POINTS: usize = 1 << 12;
-/// Points of which the least and the largest are kept where there are too many.
+/// The number of points that are replaced by their minimum and maximum if there are too many.
 const THINNED: usize = 4;
 
 impl Points {
@@ -23,7 +23,7 @@ impl Points {
         self.0.push(point);
     }
 
-    /// Keeps of every few neighbours the least and the largest.
+    /// Replaces every few neighbours by their minimum and maximum.
     fn thin(&mut self) {
         let mut kept = 0;
         for from in (0..self.0.len()).step_by(THINNED) {
@@ -32,7 +32,7 @@ impl Points {
             let ends = [group.clone().min_by(by_value), group.max_by(by_value)];
             let [Some(low), Some(high)] = ends else { continue };
             let pair = [self.0[low.min(high)], self.0[low.max(high)]];
-            // No more than what was read before is written: the pair of a single point is written once.
+            // No more points are written than were read: a single point is written once.
             for point in pair.into_iter().take(if low == high { 1 } else { 2 }) {
                 self.0[kept] = point;
                 kept += 1;
@@ -70,7 +70,7 @@ impl FromIterator<[f64; 2]> for Points {
     }
 }
 
-/// The curves that every run has, kept or under way: of any length in the same memory.
+/// The curves that every run has, of any length in the same memory.
 #[derive(Debug)]
 pub struct RunCurves {
     pub loss: Smoothed,
@@ -84,7 +84,7 @@ pub struct RunCurves {
     pub held_out_accuracy: Points,
 }
 
-/// What is known of each step of a run on the Train tab.
+/// Data about each step of a run on the Train tab.
 #[derive(Debug, Default)]
 pub struct History {
     pub curves: RunCurves,
@@ -109,7 +109,7 @@ impl Default for RunCurves {
 }
 
 impl RunCurves {
-    /// The smoothed curves, each with the quantity that it is of.
+    /// The smoothed curves, each with its quantity.
     pub fn smoothed_mut(&mut self) -> [(Quantity, &mut Smoothed); 4] {
         [
             (Quantity::Loss, &mut self.loss),
@@ -124,7 +124,7 @@ impl RunCurves {
         self.smoothed_mut().into_iter().for_each(|(_, curve)| curve.set_weight(weight));
     }
 
-    /// Adds the loss of held-out samples after a step, and the accuracy where there is one.
+    /// Adds the loss of held-out samples after a step, and the accuracy if there is one.
     pub fn push_held_out(&mut self, step: u64, loss: f64, accuracy: Option<f64>) {
         self.held_out_loss.push([step as f64, loss]);
         self.held_out_accuracy.extend(accuracy.map(|accuracy| [step as f64, accuracy]));
@@ -140,8 +140,7 @@ impl RunCurves {
 }
 
 impl History {
-    /// The curves of a kept run, as if the window had seen it from its first step on; what is not kept of it is not
-    /// there.
+    /// The curves of a kept run, as if the window had trained it from its first step on; what was not kept is missing.
     #[must_use]
     pub fn of(curves: &Curves) -> Self {
         let mut out = Self { layers: curves.layers.clone(), ..Self::default() };
@@ -189,8 +188,8 @@ fn quantile(sorted: &[f32], q: f64) -> f64 {
 }
 
 impl Histogram {
-    /// The histogram of sorted times in microseconds; empty where there are none. The slowest half per cent falls
-    /// into the last bin, so that one interruption does not squeeze all other times into a single bar.
+    /// The histogram of sorted times in microseconds; empty if there are none. The slowest half per cent is counted in
+    /// the last bin, so that one interruption does not compress all other times into a single bar.
     #[must_use]
     pub fn of_sorted(sorted: &[f32]) -> Self {
         let low = quantile(sorted, 0.0).max(1e-3);
@@ -201,8 +200,8 @@ impl Histogram {
         Self::between(sorted, low, high)
     }
 
-    /// As [`Self::of_sorted`], with the first and the last edge given, in microseconds; times outside count in the
-    /// bin next to them.
+    /// Like [`Self::of_sorted`], with the first and the last edge given, in microseconds; times outside are counted in
+    /// the nearest bin.
     #[must_use]
     pub fn between(sorted: &[f32], low: f64, high: f64) -> Self {
         let ratio = (high / low).ln();
@@ -219,7 +218,7 @@ impl Histogram {
 /// Steps timed eagerly and replayed, side by side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TwoWays {
-    /// Steps made when they were timed.
+    /// The number of steps that were made before they were timed.
     pub step: u64,
     pub eager: Histogram,
     pub replay: Histogram,
@@ -240,7 +239,7 @@ impl TwoWays {
         Self { step: times.step, eager: of(&eager), replay: of(&replay) }
     }
 
-    /// How many times as long an eager step takes.
+    /// The ratio of an eager step's time to a replayed one's.
     #[must_use]
     pub fn ratio(&self) -> f64 {
         self.eager.median_us / self.replay.median_us.max(1e-9)
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ways_share_their_bins() {
+    fn eager_and_replayed_times_share_their_bins() {
         let times = BothWays { step: 7, eager_us: vec![30.0, 31.0, 29.0], replay_us: vec![10.0, 11.0, 10.0] };
         let two = TwoWays::of(&times);
         assert_eq!((two.eager.edges_us.clone(), two.replay.median_us), (two.replay.edges_us.clone(), 10.0));

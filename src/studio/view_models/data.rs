@@ -1,4 +1,4 @@
-//! A data set as the window shows it: its samples, its classes, its features, its split.
+//! A data set in the window: its samples, its classes, its features, its split.
 
 use crate::data::{
     DataError, Dataset, InputSamples, Request, RowPart, Samples, Split, Target, load_to_show, split, training_notes,
@@ -11,12 +11,12 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a data set is loaded from and for. Two equal ones give the same view.
+/// What a data set is loaded from and for. If two are equal, their views are the same.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataKey {
     pub spec: DataSpec,
     pub request: Request,
-    /// Whether the network has no mistakes; where it has, its output is a guess, and nothing can be compared with it.
+    /// Whether the network has no mistakes; if it has some, its output is a guess, and nothing can be compared with it.
     pub has_network: bool,
     pub base: PathBuf,
 }
@@ -30,7 +30,7 @@ pub struct Picture {
     pub channels: usize,
     pub height: usize,
     pub width: usize,
-    /// The values that are drawn black and white.
+    /// The values that are drawn as black and white.
     pub low: f32,
     pub high: f32,
 }
@@ -43,7 +43,7 @@ pub struct ClassCount {
     pub held_out: usize,
 }
 
-/// What the values of a feature, or of a channel of a picture, look like over all samples.
+/// Statistics of the values of a feature, or of a channel of a picture, over all samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeatureStats {
     pub name: String,
@@ -59,39 +59,39 @@ pub struct FeatureStats {
 pub struct DataView {
     pub set: Arc<Dataset>,
     pub split: Split,
-    /// By sample: whether it is held out.
+    /// For each sample, whether it is held out.
     held: Vec<bool>,
     pub picture: Option<Picture>,
     pub classes: Vec<ClassCount>,
     pub features: Vec<FeatureStats>,
-    /// Samples drawn in the plane, where a sample has two values; at most `SCATTERED`, spread evenly.
+    /// Samples drawn in the plane, if a sample has two values; at most `SCATTERED`, spread evenly.
     pub scatter: Vec<u32>,
-    /// The series that the samples are stretches of, where they are.
+    /// The series that the samples are windows of, if they are.
     pub series: Option<WholeSeries>,
     /// Why the network cannot be trained on it.
     pub misfit: Option<Arc<DataError>>,
 }
 
-/// Samples that a scatter plot shows at most.
+/// The largest number of samples in a scatter plot.
 const SCATTERED: usize = 4000;
-/// Features whose statistics are listed at most.
+/// The largest number of features with statistics.
 const LISTED: usize = 512;
 
-/// Loads a data set and makes its view; takes as long as reading the files does.
+/// Loads a data set and makes its view; this takes as long as reading the files.
 ///
 /// # Errors
-/// Where a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
+/// If a file cannot be read or is malformed, or a field of the preset cannot work: the message says what to do.
 pub fn load_view(key: &DataKey) -> Result<DataView, DataError> {
     let (mut set, misfit) = load_to_show(&key.spec, &key.request, &key.base)?;
     let split = split(set.len(), &key.spec, key.request.seed)?;
     set.notes.extend(training_notes(&set, &split.train));
-    // Without a network to compare with, what was compared with a guess says nothing.
+    // If the output of the network is a guess, the comparison with it has no meaning.
     let misfit = misfit.filter(|_| key.has_network).map(Arc::new);
     Ok(DataView::new(set, split, &key.spec.source, misfit))
 }
 
-/// At most `most` of so many samples, spread evenly: one of each stretch of equal length, at a place that changes
-/// from one to the next, as classes may take turns.
+/// At most `most` of this many samples, spread evenly: one of each range of equal length, at a position that varies
+/// from one range to the next, because classes may alternate.
 #[must_use]
 pub fn spread(len: usize, most: usize) -> Vec<u32> {
     let stride = len.div_ceil(most.max(1)).max(1);
@@ -99,7 +99,7 @@ pub fn spread(len: usize, most: usize) -> Vec<u32> {
     (0..len.div_ceil(stride)).map(|block| place(block).min(len - 1) as u32).collect()
 }
 
-/// The picture that a sample of the first such input is, where there is one.
+/// The picture of a sample for the first such input, if there is one.
 #[must_use]
 pub fn picture(set: &Dataset, source: &DataSource) -> Option<Picture> {
     let of = |(at, input): (usize, &InputSamples)| {
@@ -121,12 +121,12 @@ fn picture_of(at: usize, input: &InputSamples, source: &DataSource) -> Option<Pi
         (&[h, w], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) if h > 1 && w > 1 => {
             [1, h, w]
         }
-        // A picture as one row of values, as fully connected networks take it.
+        // A picture stored as one row of values, as fully connected networks use it.
         (&[len], DataSource::Digits | DataSource::Idx { .. } | DataSource::Images { .. }) => square(len, 1)?,
         (&[len], DataSource::Cifar10 { .. }) => square(len, 3)?,
         _ => return None,
     };
-    // A sample of the values is enough to find their range.
+    // A part of the values is enough to find their range.
     let some = x.iter().step_by((x.len() / 100_000).max(1)).copied().filter(|v| v.is_finite());
     let (low, high) = some.fold((f32::INFINITY, f32::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
     let (low, high) = if low >= 0.0 && high <= 1.0 { (0.0, 1.0) } else { (low, high.max(low + 1e-6)) };
@@ -139,7 +139,7 @@ fn square(len: usize, channels: usize) -> Option<[usize; 3]> {
 }
 
 impl Picture {
-    /// The grey or coloured pixels of a sample, row by row, three bytes each.
+    /// The grey or coloured pixels of a sample, row by row, three bytes for each.
     #[must_use]
     pub fn rgb(&self, sample: &[f32]) -> Vec<u8> {
         let area = self.height * self.width;
@@ -171,25 +171,25 @@ impl DataView {
         Self { set: Arc::new(set), split, held, picture, classes, features, scatter, series, misfit }
     }
 
-    /// True where sample `index` is held out.
+    /// True if sample `index` is held out.
     #[must_use]
     pub fn is_held_out(&self, index: u32) -> bool {
         self.held.get(index as usize).copied().unwrap_or(false)
     }
 
-    /// The class of a sample, where there are classes.
+    /// The class of a sample, if there are classes.
     #[must_use]
     pub fn class(&self, index: u32) -> Option<usize> {
         class_of(&self.set, index)
     }
 
-    /// What sample `index` is to be taken for, in words.
+    /// The target of sample `index`, as text.
     #[must_use]
     pub fn target_text(&self, index: u32) -> String {
         target_text(&self.set, index)
     }
 
-    /// The samples of a class (all where `None`) and of one side of the split (both where `None`), in order.
+    /// The samples of a class (all if `None`) and of one side of the split (both if `None`), in order.
     #[must_use]
     pub fn filtered(&self, class: Option<usize>, held_out: Option<bool>) -> Vec<u32> {
         let wanted = |i: &u32| {
@@ -199,7 +199,7 @@ impl DataView {
     }
 }
 
-/// The class of a sample, where there are classes.
+/// The class of a sample, if there are classes.
 #[must_use]
 pub fn class_of(set: &Dataset, index: u32) -> Option<usize> {
     match &set.target {
@@ -210,7 +210,7 @@ pub fn class_of(set: &Dataset, index: u32) -> Option<usize> {
     }
 }
 
-/// The name of a class; its number where it has none.
+/// The name of a class; its number if it has none.
 #[must_use]
 pub fn class_name(set: &Dataset, class: usize) -> String {
     set.target.names().get(class).cloned().unwrap_or_else(|| class.to_string())
@@ -221,7 +221,7 @@ pub fn class_name(set: &Dataset, class: usize) -> String {
 pub struct TableColumn {
     /// The number of the input.
     pub input: usize,
-    /// The value of it; `None` where the whole sample is a text.
+    /// The index of its value; `None` if the whole sample is a text.
     pub value: Option<usize>,
     pub name: String,
 }
@@ -244,8 +244,8 @@ pub fn table_columns(set: &Dataset, most: usize) -> Vec<TableColumn> {
     set.inputs.iter().enumerate().flat_map(of_input).collect()
 }
 
-/// A sample of one of the inputs as text, where its tokens are bytes or characters; line breaks and the like as
-/// escapes, and without the zeros that fill it up.
+/// A sample of one of the inputs as text, if its tokens are bytes or characters; line breaks and similar characters are
+/// escaped, and padding zeros are left out.
 #[must_use]
 pub fn sample_text(set: &Dataset, input: usize, index: u32) -> Option<String> {
     let InputSamples { sample, values, .. } = set.inputs.get(input)?;
@@ -262,7 +262,7 @@ pub fn sample_text(set: &Dataset, input: usize, index: u32) -> Option<String> {
     }
 }
 
-/// The shape of a sample: that of each input, behind its name where there are several.
+/// The shape of a sample: that of each input, after its name if there are several.
 #[must_use]
 pub fn shapes_text(set: &Dataset) -> String {
     let of = |input: &InputSamples| match set.inputs.len() {
@@ -272,7 +272,7 @@ pub fn shapes_text(set: &Dataset) -> String {
     set.inputs.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
-/// Text without line breaks and other characters that are not printed, which become escapes.
+/// Text in which line breaks and other characters that are not printed are escaped.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for c in text.chars() {
@@ -281,7 +281,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// What a sample is to be taken for, in words.
+/// The target of a sample, as text.
 #[must_use]
 pub fn target_text(set: &Dataset, index: u32) -> String {
     match &set.target {
@@ -329,7 +329,7 @@ fn features_of(set: &Dataset, at: usize, picture: Option<Picture>) -> Vec<Featur
     }
     let names = set.names_of(at);
     let before = if set.inputs.len() == 1 { String::new() } else { format!("{input} ") };
-    // Of a picture the channels count, not every pixel.
+    // For a picture the statistics are those of channels, not of pixels.
     let (groups, area) = picture.map_or((width.min(LISTED), 1), |p| (p.channels, p.height * p.width));
     let name = |g: usize| match picture {
         Some(p) if p.channels == 3 => ["red", "green", "blue"][g.min(2)].to_owned(),
@@ -359,7 +359,7 @@ fn features_of(set: &Dataset, at: usize, picture: Option<Picture>) -> Vec<Featur
     sums.into_iter().enumerate().map(stats).collect()
 }
 
-/// A line of facts, one a class, one a feature, and the notes.
+/// A line of general information, one for each class, one for each feature, and the notes.
 impl fmt::Display for DataView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (train, held) = (self.split.train.len(), self.split.held_out.len());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_are_spread_are_of_every_class() {
+    fn evenly_spread_samples_include_every_class() {
         for (len, most) in [(3000, 2000), (3000, 1000), (100_000, 4000)] {
             let found = spread(len, most);
             assert!(found.len() <= most && found.windows(2).all(|w| w[0] < w[1]) && (found[0] as usize) < len);
@@ -434,11 +434,11 @@ mod tests {
     }
 
     #[test]
-    fn data_that_does_not_fit_is_shown_with_why() {
+    fn data_that_does_not_fit_is_shown_with_the_reason() {
         let view = load_view(&key(DataSource::Digits, &[64], Some(4))).unwrap();
         assert_eq!(view.set.len(), 1797);
         assert!(view.misfit.as_ref().is_some_and(|m| m.to_string().contains("does not fit the network")), "{view}");
-        // A network with mistakes says nothing about the data.
+        // A network with mistakes is not compared with the data.
         assert!(load_view(&key(DataSource::Digits, &[64], None)).unwrap().misfit.is_none());
         let csv = DataSource::Npz { path: "none.npz".into(), x: "x".into(), y: "y".into() };
         let why = load_view(&key(csv, &[64], Some(4))).unwrap_err().to_string();

@@ -8,7 +8,7 @@ use crate::studio::view_models::network::NetworkView;
 use std::collections::BTreeSet;
 
 impl Fold {
-    /// True where folding it hides this layer.
+    /// True if folding it hides this layer.
     fn holds(&self, path: &LayerPath, network: &NetworkView) -> bool {
         match self {
             Self::Block(block) => path.starts_with(block) && path != block,
@@ -24,13 +24,13 @@ pub type FoldRow = (LayerPath, Option<(Fold, bool)>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sideways {
     Fold(Fold, bool),
-    /// Goes to the row of this place.
+    /// Moves to the row with this index.
     To(usize),
 }
 
 impl Sideways {
-    /// The left arrow folds the row, or goes to the head of its block, or to the row above. The right arrow unfolds the
-    /// row, or goes to the first row inside.
+    /// The left arrow folds the row, or moves to the head of its block, or to the row above. The right arrow unfolds
+    /// the row, or moves to the first row inside.
     #[must_use]
     pub fn of(left: bool, at: usize, network: &NetworkView, row: impl Fn(usize) -> Option<FoldRow>) -> Option<Self> {
         let (path, fold) = row(at)?;
@@ -53,18 +53,18 @@ impl Sideways {
 /// A network with more layers than this opens folded.
 const MANY: usize = 32;
 
-/// What is folded now.
+/// The items that are folded.
 #[derive(Debug, Default)]
 pub struct FoldedLayers {
     folded: BTreeSet<Fold>,
-    /// Rises with every change.
+    /// Increases with every change.
     revision: u64,
     /// True after the opened network was folded, or found small enough to stay unfolded.
     settled: bool,
 }
 
 impl FoldedLayers {
-    /// Rises with every change.
+    /// Increases with every change.
     #[must_use]
     pub const fn revision(&self) -> u64 {
         self.revision
@@ -97,14 +97,14 @@ impl FoldedLayers {
         }
     }
 
-    /// Unfolds whatever hides a layer.
+    /// Unfolds everything that hides a layer.
     pub fn reveal(&mut self, path: &LayerPath, network: &NetworkView) {
         let before = self.folded.len();
         self.folded.retain(|fold| !fold.holds(path, network));
         self.revision += u64::from(self.folded.len() != before);
     }
 
-    /// Keeps folds with their layers through an edit.
+    /// Updates the folds after an edit.
     pub fn follow(&mut self, edit: &Edit) {
         if matches!(edit, Edit::SetField { .. }) {
             return;
@@ -142,7 +142,7 @@ mod tests {
         folds.settle(&large);
         let rows = large.rows(|f| folds.is_folded(f));
         assert!(rows.len() < 8, "{}", rows.len());
-        // Only once: what the user unfolds stays unfolded.
+        // Only once: layers that the user unfolds stay unfolded.
         folds.perform(FoldCommand::Nothing, &large);
         folds.settle(&large);
         assert!(large.rows(|f| folds.is_folded(f)).len() >= large.cards.len());
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_a_layer_is_unfolded_and_nothing_else() {
+    fn only_the_folds_that_hide_a_layer_are_unfolded() {
         let large = view("stress-200");
         let mut folds = FoldedLayers::default();
         folds.perform(FoldCommand::All, &large);
         folds.reveal(&path(&[7, 1]), &large);
         assert!(!folds.is_folded(&Fold::Block(path(&[7]))) && folds.is_folded(&Fold::Block(path(&[8]))));
         assert!(!folds.is_folded(&Fold::Run(path(&[1]))));
-        // A block that is selected itself stays folded.
+        // A selected block stays folded.
         folds.reveal(&path(&[8]), &large);
         assert!(folds.is_folded(&Fold::Block(path(&[8]))));
     }

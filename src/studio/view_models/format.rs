@@ -1,8 +1,8 @@
-//! Numbers for people.
+//! Numbers as text.
 
 use crate::tensor::{plural, scientific};
 
-/// A count with a thousand's letter: `3.4 M`; one beyond the letters in scientific form.
+/// A count with a letter for the power of a thousand: `3.4 M`; larger ones in scientific notation.
 #[must_use]
 pub fn count(value: f64) -> String {
     if value >= 999.5e12 {
@@ -30,7 +30,7 @@ pub fn plain_count(n: usize, noun: &str) -> String {
     format!("{n} {}", plural(n as u64, noun))
 }
 
-/// A time in microseconds, in the unit that suits it.
+/// A time in microseconds, in a suitable unit.
 #[must_use]
 pub fn micros(us: f64) -> String {
     if us >= 1e6 {
@@ -46,7 +46,7 @@ pub fn micros(us: f64) -> String {
     }
 }
 
-/// A text of the compiler with its times as the window writes them: `measured 4.5 µs against 28.1 ms`.
+/// A text of the compiler with its times in the format of the window: `measured 4.5 µs against 28.1 ms`.
 #[must_use]
 pub fn with_micro_signs(text: &str) -> String {
     let parts = text.split_inclusive(' ').collect::<Vec<_>>();
@@ -70,7 +70,7 @@ pub fn with_micro_signs(text: &str) -> String {
     out
 }
 
-/// A duration in seconds as a person says it: `1 h 02 min`.
+/// A duration in seconds as text: `1 h 02 min`.
 #[must_use]
 pub fn duration(seconds: f64) -> String {
     let s = seconds.round().max(0.0) as u64;
@@ -122,7 +122,7 @@ pub fn elided(text: &str, most: usize) -> String {
     }
 }
 
-/// A token as it is shown: what cannot be seen is an escape, and a blank is a dot.
+/// A token as it is shown: characters that cannot be seen are escaped, and a blank is a dot.
 #[must_use]
 pub fn visible(symbol: &str) -> String {
     let mut out = String::with_capacity(symbol.len());
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_speak_human() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!([0.0, 12.0, 1290.0, 3_400_000.0].map(count), ["0", "12", "1.3 k", "3.4 M"]);
         assert_eq!([0.3, 999.94, 18_200.0, 2_500_000.0].map(micros), ["0.3 µs", "999.9 µs", "18.2 ms", "2.50 s"]);
         assert_eq!([0.0, 0.04, 0.05].map(micros), ["< 0.1 µs", "< 0.1 µs", "0.1 µs"]);

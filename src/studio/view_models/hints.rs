@@ -1,17 +1,17 @@
-//! What is unusual about a network that may train all the same.
+//! Unusual properties of a network that can be trained nevertheless.
 
 use crate::model::{DataSource, LayerPath, LayerSpec, Preset};
 use crate::studio::view_models::format::plain_count;
 use crate::tensor::Shape;
 
-/// Something unusual about a layer, with what is usual.
+/// An unusual property of a layer, with what is usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hint {
     pub path: LayerPath,
     pub text: String,
 }
 
-/// The number of classes of data that is the same wherever it is loaded.
+/// The number of classes of data that does not depend on files.
 #[must_use]
 pub fn classes_of(source: &DataSource) -> Option<usize> {
     match source.of_target() {
@@ -23,7 +23,7 @@ pub fn classes_of(source: &DataSource) -> Option<usize> {
     }
 }
 
-/// What is unusual about the scores that a network of this output gives for so many classes.
+/// What is unusual about the number of scores of a network for this many classes.
 #[must_use]
 pub fn hints(preset: &Preset, output: &Shape, classes: usize) -> Vec<Hint> {
     let [scores] = output.0[..] else { return Vec::new() };
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn bundled_networks_are_usual() {
+    fn bundled_networks_have_no_hints() {
         for index in 0..presets::count() {
             let preset = presets::bundled(index).unwrap();
             let Some(classes) = preset.data.as_ref().and_then(|d| classes_of(&d.source)) else { continue };

@@ -1,4 +1,4 @@
-//! The facts of what is selected, in groups.
+//! Information about the selection, in groups.
 
 use crate::ir::Phase;
 use crate::model::{LayerPath, Preset};

@@ -1,4 +1,4 @@
-//! A page of the inspector: groups of facts and links, and how they are made.
+//! A page of the inspector: groups of lines and links.
 
 use crate::plan::BufferId;
 use crate::studio::commands::selection::Selection;
@@ -40,7 +40,7 @@ pub struct InspectorView {
     pub groups: Vec<Group>,
 }
 
-/// Links listed before the rest is counted only.
+/// The number of links that are listed; the others are only counted.
 const LINKS: usize = 40;
 
 pub(super) fn fact(label: &str, value: impl Into<String>) -> Row {
@@ -95,7 +95,7 @@ fn part_link(plan: &PlanView, (id, index): (BufferId, usize)) -> Option<Row> {
     Some(Row::Link { label: buffer.role.name().into(), text, to: Selection::Part(id, index) })
 }
 
-/// The page as text, a line each.
+/// The page as text, one line for each entry.
 impl std::fmt::Display for InspectorView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "{}: {}", self.kind, self.title)?;

@@ -1,25 +1,25 @@
-//! Work in the background, as it is shown.
+//! Background jobs, as they are shown.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::choices::JobKind;
 
-/// Work in the background.
+/// A background job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     pub kind: JobKind,
     pub name: String,
-    /// From 0 to 1; `None` where that is not known.
+    /// From 0 to 1; `None` if it is not known.
     pub progress: Option<f32>,
 }
 
 impl Job {
-    /// Work of a kind.
+    /// A job of a kind.
     #[must_use]
     pub fn new(kind: JobKind, name: impl Into<String>, progress: Option<f32>) -> Self {
         Self { kind, name: name.into(), progress }
     }
 
-    /// What ends it, where its kind can be cancelled.
+    /// The command that cancels it, if its kind can be cancelled.
     #[must_use]
     pub fn cancel(&self) -> Option<UiCommand> {
         self.kind.can_be_cancelled().then_some(UiCommand::CancelJob(self.kind))
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_says_how_far_it_is_and_how_to_end_it() {
+    fn a_job_shows_its_progress_and_how_to_cancel_it() {
         let job = Job::new(JobKind::Compare, "Compare planners", Some(0.4));
         assert_eq!(job.title(), "Compare planners, 40%");
         assert_eq!(job.cancel(), Some(UiCommand::CancelJob(JobKind::Compare)));

@@ -42,16 +42,16 @@ impl Level {
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
-            Self::Ir => "Nodes of the graph: what is meant, without memory or kernels",
+            Self::Ir => "Nodes of the graph: the computation, without memory or kernels",
             Self::Lowered => "Operations with every dimension written out, before fusion, and what each became",
-            Self::Selected => "Operations after fusion with their kernels, and why the others lost",
+            Self::Selected => "Operations after fusion with their kernels, and why other kernels were not chosen",
             Self::Recorded => {
                 "The calls of the recording: arguments as offsets in the arena, phases between barriers, threads"
             }
         }
     }
 
-    /// What a row is called.
+    /// The name of a row.
     #[must_use]
     pub const fn noun(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Level {
     }
 }
 
-/// What a row costs, as far as its level knows.
+/// The cost of a row, as far as it is known at its level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelCost {
     pub flops: Option<u64>,
@@ -80,13 +80,13 @@ impl LevelCost {
 /// How a call is divided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CallShares {
-    /// Phases, between which all threads meet.
+    /// Phases, separated by a barrier of all threads.
     pub phases: usize,
     /// Threads that share it.
     pub threads: usize,
 }
 
-/// One row of any level; what a level does not have is empty.
+/// One row of any level; fields that a level does not have are empty.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelRow {
     pub index: usize,
@@ -95,11 +95,11 @@ pub struct LevelRow {
     pub path: Option<LayerPath>,
     /// The node or operation.
     pub name: &'static str,
-    /// The kernel; for nodes what they make, for lowered operations what they became.
+    /// The kernel; for nodes their outputs, for lowered operations what they were fused into.
     pub kernel: String,
     pub shapes: String,
     pub dtypes: String,
-    /// Inputs of a node, dimensions of an operation, losers of a selection, addresses of a call.
+    /// Inputs of a node, dimensions of an operation, rejected candidates of a selection, addresses of a call.
     pub detail: String,
     pub cost: LevelCost,
     /// How a processor runs a call.
@@ -108,7 +108,7 @@ pub struct LevelRow {
 }
 
 impl LevelRow {
-    /// True where every word of `filter` (in lower case) is found.
+    /// True if every word of `filter` (in lower case) is found.
     #[must_use]
     pub fn matches(&self, filter: &str) -> bool {
         filter.split_whitespace().all(|word| self.haystack.contains(word))
@@ -154,7 +154,7 @@ impl Levels {
     }
 }
 
-/// What pointing at a row selects.
+/// What a click on a row selects.
 #[must_use]
 pub const fn selection_of(level: Level, index: usize) -> Selection {
     match level {
@@ -165,7 +165,7 @@ pub const fn selection_of(level: Level, index: usize) -> Selection {
     }
 }
 
-/// True where a row belongs to what is selected.
+/// True if a row belongs to the selection.
 #[must_use]
 pub fn is_related(level: Level, index: usize, related: &Related) -> bool {
     match level {
@@ -201,7 +201,7 @@ fn blank(
     }
 }
 
-/// Names in a line, the middle of long lists counted only.
+/// Names in a line; the middle of a long list is only counted.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let all: Vec<&str> = names.collect();
     if all.len() <= 6 {
@@ -253,7 +253,7 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
         row.kernel = match into[index] {
             Some(i) if compiled.selection.program.ops[i].fused.is_empty() => format!("op {i}"),
             Some(i) => format!("fused into op {i}"),
-            None => "gone: nothing needs it".into(),
+            None => "removed: nothing needs it".into(),
         };
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
@@ -281,7 +281,7 @@ fn selected_rows(compiled: &Compiled) -> Vec<LevelRow> {
     program.ops.iter().zip(&compiled.selection.choices).enumerate().map(row).collect()
 }
 
-/// The bound arguments of a call as offsets in the arena, a pair a slot.
+/// The bound arguments of a call as offsets in the arena, one pair for each slot.
 #[must_use]
 pub fn addresses(compiled: &Compiled, index: usize) -> Vec<(&'static str, u64)> {
     let plan = &compiled.plan;
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn every_level_has_a_row_for_each_of_its_things() {
+    fn every_level_has_a_row_for_each_of_its_items() {
         let (c, l) = levels();
         assert_eq!(l.rows(Level::Ir).len(), c.graph.nodes.len());
         assert_eq!(l.rows(Level::Lowered).len(), c.program.ops.len());
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn every_lowered_operation_is_carried_out_by_one_of_its_kind() {
+    fn every_lowered_operation_is_computed_by_one_of_its_kind() {
         let (c, _) = levels();
         for (low, into) in c.program.ops.iter().zip(lowered_into(&c)) {
             let op = &c.selection.program.ops[into.expect("nothing is superfluous here")];

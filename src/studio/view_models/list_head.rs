@@ -1,13 +1,13 @@
-//! Mistakes where they are shown, and the heads of lists of layers.
+//! Mistakes as they are shown, and the heads of lists of layers.
 
 use crate::model::{LayerPath, LayerSpec, ListField, ListId, ListPath};
 use crate::studio::document::fields::layer::list_fields;
 use crate::studio::document::fields::value::Field;
 
-/// A mistake, where it is shown.
+/// A mistake, as it is shown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// The field that causes it, empty for the whole.
+    /// The field that causes it, empty for the whole layer.
     pub field: String,
     pub message: String,
     pub help: String,
@@ -21,12 +21,12 @@ pub struct ListHead {
     pub title: String,
     /// The layers in it.
     pub layers: usize,
-    /// What is beside its layers.
+    /// Its fields other than its layers.
     pub fields: Vec<Field>,
     pub problems: Vec<Problem>,
 }
 
-/// The heads of the lists of a block that may have several, with the problems of each.
+/// The heads of the lists of a block that may have several, with the mistakes of each.
 pub(super) fn heads(layer: &LayerSpec, path: &LayerPath, problems: &[Problem]) -> Vec<ListHead> {
     let Some(item) = layer.list_field().and_then(ListField::item) else { return Vec::new() };
     let head = |(list, inside): (ListId, &[LayerSpec])| {
@@ -47,7 +47,7 @@ pub(super) fn heads(layer: &LayerSpec, path: &LayerPath, problems: &[Problem]) -
     layer.lists().into_iter().map(head).collect()
 }
 
-/// Whether a problem of a list is this one of its block.
+/// Whether a mistake of a list is this one of its block.
 pub(super) fn is_same(of_list: &Problem, of_block: &Problem) -> bool {
     let is_message = of_list.message == of_block.message && of_list.help == of_block.help;
     is_message && of_block.field.ends_with(&of_list.field) && of_block.field.contains('[')
@@ -58,7 +58,7 @@ mod tests {
     use crate::model::{check, read_preset};
     use crate::studio::view_models::network::{NetworkView, Row};
 
-    /// The rows as lines: cards by their numbers, heads by their names.
+    /// The rows as text: cards by their numbers, heads by their names.
     fn lines(view: &NetworkView, is_folded: bool) -> Vec<String> {
         let line = |row: &Row| match row {
             Row::Card(card) => view.cards[*card].number(),

@@ -11,9 +11,9 @@ const SMOOTHING: f32 = 0.95;
 pub struct LoadedRun {
     pub id: String,
     pub curves: RunCurves,
-    /// For running times and layers; the values are in the curves above.
+    /// For running times and layers; the other values are in the curves above.
     pub outline: Outline,
-    /// Steps that were known when it was read.
+    /// The number of steps that were known when it was read.
     pub steps: u64,
 }
 

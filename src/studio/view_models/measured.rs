@@ -7,12 +7,12 @@ use crate::train::OpTimes;
 pub struct Measured {
     pub revision: u64,
     pub times: OpTimes,
-    /// Where each operation begins when they run one after the other, in microseconds, and the end of the last.
+    /// The start of each operation if they run one after the other, in microseconds, and the end of the last.
     pub edges_us: Vec<f64>,
 }
 
 impl Measured {
-    /// The times of the plan of this revision.
+    /// The times of the plan with this revision.
     #[must_use]
     pub fn new(revision: u64, times: OpTimes) -> Self {
         let mut edges_us = vec![0.0];
@@ -28,14 +28,14 @@ impl Measured {
         self.times.op_us.get(op).copied()
     }
 
-    /// The least time of an operation, in microseconds, and what sets it.
+    /// The least time of an operation, in microseconds, and what determines it.
     #[must_use]
     pub fn floor(&self, op: usize) -> Option<crate::exec::cpu::Floor> {
         self.times.floors.get(op).copied()
     }
 
-    /// The share that an operation reaches of the rate at which it would take no longer than its floor: at most 1, as
-    /// nothing goes below that.
+    /// The ratio of an operation's least time to its measured time: at most 1, because no operation is faster than its
+    /// floor.
     #[must_use]
     pub fn roofline(&self, op: usize) -> Option<f64> {
         Some(self.floor(op)?.us / self.op_us(op)?.max(1e-3))

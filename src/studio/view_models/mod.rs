@@ -1,4 +1,4 @@
-//! What the panels show, as plain data: computed on other threads where it is large, and tested as text.
+//! What the panels show, as plain data: large data are computed on other threads, and all are tested as text.
 
 pub mod arena;
 pub mod byte_owners;

@@ -21,27 +21,27 @@ pub struct Card {
     pub class: &'static str,
     pub about: &'static str,
     pub fields: Vec<Field>,
-    /// One sample's shape after the layer, where it is known.
+    /// One sample's shape after the layer, if it is known.
     pub output: Option<String>,
-    /// What it has and takes, the layers inside a block not counted.
+    /// Its totals, without the layers inside a block.
     pub own: Totals,
     pub problems: Vec<Problem>,
-    /// What is unusual about it, though it may train.
+    /// What is unusual about it, although it can be trained.
     pub hint: Option<String>,
     /// The number of layers inside, for a block.
     pub children: Option<usize>,
     /// The lists inside, for a block that may have several.
     pub lists: Vec<ListHead>,
-    /// What a block and all layers inside it have together.
+    /// The totals of a block including all layers inside it.
     pub whole: Option<Sum>,
-    /// Layers in the same list.
+    /// The number of layers in the same list.
     pub siblings: usize,
-    /// Lists of the block that the layer is in.
+    /// The number of lists of the block that contains the layer.
     pub lists_beside: usize,
 }
 
 impl Card {
-    /// The fields line by line: two beside each other, and how a layer chooses in a line of its own.
+    /// The fields line by line: two in a line, and the choice of a layer in a separate line.
     #[must_use]
     pub fn field_lines(&self) -> Vec<&[Field]> {
         let fields = &self.fields;
@@ -55,57 +55,57 @@ impl Card {
         out
     }
 
-    /// The place in the network, such as `1.0`.
+    /// The number in the network, such as `1.0`.
     #[must_use]
     pub fn number(&self) -> String {
         self.path.number()
     }
 
-    /// The list that the layer is in, and its place there.
+    /// The list that contains the layer, and its index there.
     #[must_use]
     pub fn place(&self) -> (ListPath, usize) {
         split_path(&self.path)
     }
 
-    /// How deep it is nested; 0 is outermost.
+    /// The depth of its nesting; 0 is outermost.
     #[must_use]
     pub fn depth(&self) -> usize {
         self.path.depth().saturating_sub(1)
     }
 
-    /// Whether it is a block with something inside that can be folded away.
+    /// Whether it is a block whose layers can be folded.
     #[must_use]
     pub fn can_fold(&self) -> bool {
         self.children.is_some_and(|n| n > 0) || !self.lists.is_empty()
     }
 
-    /// What its inside may be called: `branch`, where it is a block that may have several lists of layers.
+    /// The name of its lists: `branch`, if it is a block that may have several lists of layers.
     #[must_use]
     pub fn list_noun(&self) -> Option<&'static str> {
         self.lists.first().and_then(|head| head.at.list.field.item())
     }
 
-    /// Whether it can go towards the beginning of its list, or to the list before.
+    /// Whether it can be moved towards the start of its list, or to the preceding list.
     #[must_use]
     pub fn can_move_up(&self) -> bool {
         self.path.split().is_some_and(|(list, index)| index > 0 || list.list.number > 0)
     }
 
-    /// Whether it can go towards the end of its list, or to the list behind.
+    /// Whether it can be moved towards the end of its list, or to the following list.
     #[must_use]
     pub fn can_move_down(&self) -> bool {
         let place = self.path.split();
         place.is_some_and(|(list, index)| index + 1 < self.siblings || list.list.number + 1 < self.lists_beside)
     }
 
-    /// Parameters, bytes and share of the work in a line; of a block with all layers inside it.
+    /// Parameters, bytes and share of the work in a line; for a block including all layers inside it.
     #[must_use]
     pub fn facts(&self) -> String {
         self.whole.as_ref().map_or(self.own, |sum| sum.totals).facts()
     }
 }
 
-/// Neighbours that are equal from this number on can be folded to a line.
+/// From this number on, equal neighbours can be folded to a line.
 const LEAST_RUN: usize = 4;
 
 /// Equal neighbours.
@@ -118,7 +118,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// True for a layer of the run, and for those inside one.
+    /// True for a layer of the sequence, and for those inside one.
     #[must_use]
     pub fn holds(&self, path: &LayerPath) -> bool {
         let Some((list, first)) = self.first.split() else { return false };
@@ -136,7 +136,7 @@ impl Run {
     }
 }
 
-/// What several layers have together.
+/// The totals of several layers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
     pub layers: usize,
@@ -161,7 +161,7 @@ impl Sum {
         self.totals.facts()
     }
 
-    /// What is folded away, in a line.
+    /// A summary of what is folded, in a line.
     #[must_use]
     pub fn line(&self) -> String {
         let facts = self.facts();
@@ -177,9 +177,9 @@ pub enum Row {
     Card(usize),
     /// A block whose layers are folded into its card.
     Block(usize, Sum),
-    /// The head of this list of the block at this position; the cards of its layers begin at `next`.
+    /// The head of this list of the block at this position; the cards of its layers start at `next`.
     List { card: usize, list: usize, next: usize },
-    /// The head of equal neighbours, which follow it where it is unfolded. It has the depth of their cards.
+    /// The head of equal neighbours, which follow it if it is unfolded. It has the depth of their cards.
     Run { run: usize, class: &'static str, depth: usize, folded: bool, sum: Sum },
 }
 
@@ -198,7 +198,7 @@ pub struct NetworkView {
     /// Equal neighbours, in order of their first cards.
     pub runs: Vec<Run>,
     pub sections: Vec<Section>,
-    /// Mistakes that belong nowhere else.
+    /// Mistakes that belong to no card or section.
     pub general: Vec<Problem>,
     pub params: usize,
     /// The number of mistakes, and the first layer that has one.
@@ -234,8 +234,8 @@ fn failed(failure: &str) -> Problem {
 }
 
 impl NetworkView {
-    /// The cards of a document. `checked` and `plan` may be those of an older revision; what they know of a layer
-    /// that changed its kind is left out. `misfits` are mistakes that its data has shown.
+    /// The cards of a document. `checked` and `plan` may be those of an older revision; information about a layer that
+    /// has changed its kind is left out. `misfits` are mistakes that its data has shown.
     #[must_use]
     pub fn new(
         preset: &Preset,
@@ -297,7 +297,7 @@ impl NetworkView {
         out
     }
 
-    /// Receives what is unusual about layers.
+    /// Receives unusual properties of layers.
     pub fn set_hints(&mut self, hints: Vec<Hint>) {
         for hint in hints {
             if let Some(card) = self.cards.iter_mut().find(|c| c.path == hint.path) {
@@ -313,28 +313,28 @@ impl NetworkView {
         blocks.map(|c| Fold::Block(c.path.clone())).chain(runs)
     }
 
-    /// The run that begins with this layer.
+    /// The sequence that begins with this layer.
     #[must_use]
     pub fn run_at(&self, first: &LayerPath) -> Option<&Run> {
         self.runs.iter().find(|r| r.first == *first)
     }
 
-    /// The cards of a block's inside begin behind its own; this is where they end.
+    /// The cards of a block's layers start after its own; this is their end.
     fn end_of(&self, block: usize) -> usize {
         let path = &self.cards[block].path;
         block + 1 + self.cards[block + 1..].iter().take_while(|c| c.path.starts_with(path)).count()
     }
 
-    /// The list with what is folded as a line each.
+    /// The list, in which each folded item is one line.
     #[must_use]
     pub fn rows(&self, is_folded: impl Fn(&Fold) -> bool) -> Vec<Row> {
         let (mut rows, mut at, mut runs) = (Vec::new(), 0, self.runs.iter().enumerate().peekable());
-        // The heads of lists that are still to come, the next one last.
+        // The heads of the remaining lists, the next one last.
         let mut heads: Vec<Row> = Vec::new();
         let is_due = |head: &mut Row, at: usize| matches!(head, Row::List { next, .. } if *next <= at);
         while let Some(card) = self.cards.get(at) {
             rows.extend(std::iter::from_fn(|| heads.pop_if(|head| is_due(head, at))));
-            // Runs inside of what was folded away are behind.
+            // Sequences inside a folded item are skipped.
             while runs.next_if(|(_, r)| r.cards[0] < at).is_some() {}
             if let Some((run, r)) = runs.next_if(|(_, r)| r.cards[0] == at) {
                 let folded = is_folded(&Fold::Run(r.first.clone()));
@@ -403,7 +403,7 @@ fn walk(
     }
 }
 
-/// A line a card, with its fields and mistakes.
+/// One line for each card, with its fields and mistakes.
 impl std::fmt::Display for NetworkView {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for card in &self.cards {
@@ -460,7 +460,8 @@ mod tests {
                 let whole = block.whole.as_ref().unwrap();
                 let inside: Vec<&Card> = view.cards.iter().filter(|c| c.path.starts_with(&block.path)).collect();
                 let share: f64 = inside.iter().filter_map(|c| c.own.step).map(|s| s.share).sum();
-                // By the operations themselves: those of all layers inside, forward and backward, every pass of them.
+                // From the operations themselves: those of all layers inside, forward and backward, in every
+                // application.
                 let model = &plan.compiled.model;
                 let is_inside = |id| model.layer(id).path.starts_with(&block.path);
                 let ops = plan.compiled.plan.program.ops.iter().zip(&plan.compiled.selection.choices);
@@ -472,7 +473,7 @@ mod tests {
                 seen += 1;
             }
             assert!(seen > 0);
-            // What folded neighbours have together counts nothing twice.
+            // The totals of folded neighbours count nothing twice.
             let all: f64 = view.cards.iter().filter_map(|c| c.own.step).map(|s| s.share).sum();
             assert!(all <= 1.0 + 1e-9 && Sum::of(&view.cards).totals.step.unwrap().share == all);
         }

@@ -1,4 +1,4 @@
-//! A message for the user, with what can be done about it at once.
+//! A message for the user, with actions for it.
 
 use crate::studio::commands::UiCommand;
 use std::path::Path;
@@ -8,14 +8,14 @@ use std::path::Path;
 pub struct Notice {
     pub text: String,
     pub is_error: bool,
-    /// What can be done about it, as buttons beside it.
+    /// The actions, as buttons beside it.
     pub actions: Vec<UiCommand>,
-    /// True where it says what is wrong with the run: it goes when that is over.
+    /// True if it is an error of the run, which is removed when it no longer applies.
     pub is_of_run: bool,
 }
 
 impl Notice {
-    /// The message in one line. Of a list of mistakes it is the first one, with the file's name and the number of the
+    /// The message in one line. For a list of mistakes it is the first one, with the file's name and the number of the
     /// others.
     #[must_use]
     pub fn line(&self) -> String {

@@ -1,4 +1,4 @@
-//! A compiled step with the views of it, made once on the compile thread.
+//! A compiled step with its views, made once on the compile thread.
 
 use crate::compile::Compiled;
 use crate::model::LayerPath;
@@ -9,7 +9,7 @@ use crate::studio::view_models::levels::Levels;
 use crate::studio::view_models::step_graph::OpRow;
 use std::sync::Arc;
 
-/// What a layer takes of a step.
+/// The share of a layer in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LayerUse {
     /// The share of the step's floating-point operations.
@@ -18,7 +18,7 @@ pub struct LayerUse {
     pub bytes: u64,
 }
 
-/// What a step takes.
+/// The cost of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StepCost {
     /// Its estimated time in microseconds.
@@ -36,7 +36,7 @@ pub struct PlanView {
     /// The step at every stage of the compiler.
     pub levels: Levels,
     pub whole: StepCost,
-    /// What each layer takes of the step, by [`crate::model::LayerId`]; of a block without the layers inside it.
+    /// The share of each layer in the step, by [`crate::model::LayerId`]; for a block without the layers inside it.
     pub layers: Vec<LayerUse>,
 }
 
@@ -73,7 +73,7 @@ impl PlanView {
         }
     }
 
-    /// The path that it is the plan of, `path L1=0 L4=2`; nothing where the network does not choose.
+    /// The path of the plan, `path L1=0 L4=2`; `None` if the network does not choose.
     #[must_use]
     pub fn path_text(&self) -> Option<String> {
         let path = self.compiled.model.path();
@@ -89,7 +89,7 @@ impl PlanView {
         Some([from, from + part.bytes])
     }
 
-    /// The share of the step's floating-point operations of a layer and of all layers inside it.
+    /// The share of the step's floating-point operations of a layer including all layers inside it.
     #[must_use]
     pub fn flop_share(&self, path: &LayerPath) -> f64 {
         let layers = self.compiled.model.layers.iter().zip(&self.layers);

@@ -1,5 +1,5 @@
-//! What a network answers to samples it knows the truth about: classes with probabilities, confusion, boundary,
-//! errors, filters.
+//! A network's predictions for samples whose targets are known: classes with probabilities, confusion matrix, decision
+//! boundary, errors, filters.
 
 use crate::data::{Dataset, Split, Target};
 use crate::model::losses::{answer, probability};
@@ -16,103 +16,105 @@ pub mod filters;
 
 use filters::{Filters, filters};
 
-/// Samples that are answered for at most, and values of their answers.
+/// The largest number of samples with predictions, and of their values.
 const ANSWERED: usize = 5000;
 const VALUES: usize = 8 << 20;
-/// More classes than this make a confusion matrix that nobody reads.
+/// With more classes than this, nobody can read the confusion matrix.
 const MAX_CONFUSION: usize = 256;
-/// Points on each side of the grid on which the plane is asked for.
+/// Points on each side of the grid on which the plane is evaluated.
 pub const GRID: usize = 96;
 
-/// A network, its data, and what it answered: everything that a view is made of.
+/// A network, its data, and its answer: everything that a view depends on.
 pub struct AnsweredQuery {
-    /// The run that was asked.
+    /// The run that was queried.
     pub run: u64,
     pub model: Arc<Model>,
     pub source: DataSource,
     pub data: (Arc<Dataset>, Arc<Split>),
-    /// Whether what is held out may have been trained on before.
+    /// Whether the held-out samples may have been trained on before.
     pub maybe_trained: bool,
     pub answer: Box<Looked>,
 }
 
-/// One sample with its answer; of several answers of yes and no, and of a class for each position, one of them.
+/// One sample with its prediction; if a sample has several yes-or-no outputs, or a class for each position, one of
+/// them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answered {
     pub index: u32,
-    /// The output that answers yes or no, or the position whose class it is; 0 otherwise.
+    /// The index of the yes-or-no output, or the position of the class; 0 otherwise.
     pub output: usize,
-    /// The true class; 0 for values. Of yes and no, yes is 1.
+    /// The true class; 0 for values. For yes and no, yes is 1.
     pub truth: usize,
-    /// The class with the largest probability, beyond the classes where that is not a number; 0 for values.
+    /// The class with the largest probability, or a number beyond the classes if that is NaN; 0 for values.
     pub guess: usize,
     /// The probability of `guess`.
     pub confidence: f32,
 }
 
-/// How well a class is found.
+/// Precision and recall of a class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassScore {
     pub name: String,
-    /// Of the samples taken for it, the share that is of it; `None` where none was taken for it.
+    /// Precision: among the samples predicted to be of it, the share that is; `None` if there are none.
     pub precision: Option<f64>,
-    /// Of the samples of it, the share that was found; `None` where there is none.
+    /// Recall: among the samples of it, the share that was predicted correctly; `None` if there are none.
     pub recall: Option<f64>,
     pub samples: u32,
 }
 
-/// The plane in which samples of two values lie, row by row from the top.
+/// The plane of samples with two values, row by row from the top.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plane {
-    /// Least and largest first value, least and largest second value.
+    /// Smallest and largest first value, smallest and largest second value.
     pub bounds: [f64; 4],
     /// The class of each point; empty for values.
     pub classes: Vec<u8>,
-    /// The probability of that class, from 0 to 1; for values the first output between its least and its largest.
+    /// The probability of that class, from 0 to 1; for values the first output, scaled from its smallest to its largest
+    /// value.
     pub shades: Vec<f32>,
-    /// Least and largest value, for values.
+    /// Smallest and largest value, for values.
     pub range: [f32; 2],
 }
 
-/// How well values are met.
+/// The accuracy of predicted values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fit {
     /// `[true, predicted]` for every sample and output.
     pub pairs: Vec<[f64; 2]>,
-    /// Root of the mean squared error, mean absolute error, share of the variance explained.
+    /// Root mean squared error, mean absolute error, share of the variance explained.
     pub rmse: f64,
     pub mae: f64,
     pub r2: f64,
 }
 
-/// The answers one by one, with what each consists of.
+/// The individual predictions with their values.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerRows {
-    /// Classes of a sample: more than 1 where each position has its own.
+    /// The number of classes for a sample: more than 1 if each position has its own.
     pub positions: usize,
-    /// Wrong ones first, the surest mistake at the top; right ones behind, the least sure first.
+    /// Wrong ones first, in falling order of confidence; then correct ones, in rising order of confidence.
     pub answered: Vec<Answered>,
-    /// Values of an answer: the outputs of a sample; of yes and no the two probabilities.
+    /// The number of values of a prediction: the outputs of a sample; for yes and no the two probabilities.
     pub outputs: usize,
     /// Probabilities for classes, values otherwise: `[answered, outputs]` in the order of `answered`.
     pub values: Vec<f32>,
 }
 
-/// How good the answers are together.
+/// The metrics of all predictions.
 #[derive(Clone, Debug, Default)]
 pub struct Quality {
     /// Mean loss without label smoothing.
     pub loss: f64,
-    /// The share that is classified right.
+    /// The share that is classified correctly.
     pub accuracy: Option<f64>,
-    /// Samples whose every position is right, and samples; nothing where a sample is one answer.
+    /// The number of samples that are correct at every position, and of samples; `None` if a sample is one prediction.
     pub exact: Option<(usize, usize)>,
     /// By true class (rows) and predicted class (columns); empty for values.
     pub confusion: Vec<Vec<u32>>,
     pub scores: Vec<ClassScore>,
 }
 
-/// What there is to see of some networks and data alone, on a page each.
+/// Views that exist only for some networks and data, on a page each.
 #[derive(Clone, Debug, Default)]
 pub struct SpecialPages {
     pub plane: Option<Plane>,
@@ -122,16 +124,16 @@ pub struct SpecialPages {
     pub forecast: Option<Forecast>,
 }
 
-/// The answers, ready to be drawn.
+/// The predictions, ready to be drawn.
 #[derive(Clone, Debug)]
 pub struct PredictionsView {
-    /// The run that was asked.
+    /// The run that was queried.
     pub run: u64,
     pub set: Arc<Dataset>,
     pub picture: Option<Picture>,
-    /// Steps made when the network was asked.
+    /// The number of steps made at the time of the query.
     pub step: u64,
-    /// What was asked: "360 held-out samples".
+    /// The evaluated samples: "360 held-out samples".
     pub what: String,
     pub rows: AnswerRows,
     pub quality: Quality,
@@ -139,13 +141,13 @@ pub struct PredictionsView {
     pub took_us: f64,
 }
 
-/// The samples that are asked for: the held-out part, or where nothing is held out the training part; and its name.
+/// The samples to evaluate: the held-out part, or the training part if nothing is held out; and its name.
 #[must_use]
 pub fn asked_part(split: &Split) -> (&[u32], &'static str) {
     if split.held_out.is_empty() { (&split.train, "training") } else { (&split.held_out, "held-out") }
 }
 
-/// The question that a view of this network on this data needs answered.
+/// The query for a view of this network with this data.
 #[must_use]
 pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -> Look {
     let points = bounds(set).map_or_else(Vec::new, |[x0, x1, y0, y1]| {
@@ -154,13 +156,13 @@ pub fn query(model: &Model, set: &Dataset, split: &Split, source: &DataSource) -
         rows.flat_map(|y| (0..GRID).flat_map(move |c| [at(x0, x1, c), y])).collect()
     });
     let weight = first_weight(model, picture(set, source).is_some());
-    // Of answers with many values fewer are asked for, of very large ones none.
+    // If predictions have many values, fewer samples are evaluated; if very many, none.
     let most = ANSWERED.min(VALUES / model.output.len().max(1));
     let samples = asked_part(split).0.iter().copied().take(most).collect();
     Look { samples, points, weight, inside: None }
 }
 
-/// The pages that show answers of this network on this data.
+/// The pages with predictions of this network for this data.
 #[must_use]
 pub fn answer_pages(model: &Model, set: &Dataset, source: &DataSource) -> Vec<AnswersPage> {
     let targets = model.loss.targets();
@@ -176,7 +178,8 @@ pub fn answer_pages(model: &Model, set: &Dataset, source: &DataSource) -> Vec<An
     pages.into_iter().filter(|(_, is_there)| *is_there).map(|(page, _)| page).collect()
 }
 
-/// Where samples of two values lie, with a margin: least and largest first value, least and largest second one.
+/// The range of samples with two values, including a margin: smallest and largest first value, smallest and largest
+/// second one.
 fn bounds(set: &Dataset) -> Option<[f64; 4]> {
     if set.sample().0 != [2] {
         return None;
@@ -196,7 +199,7 @@ fn bounds(set: &Dataset) -> Option<[f64; 4]> {
     found.iter().all(|v| v.is_finite()).then_some(found)
 }
 
-/// The first parameter that can be drawn as pictures: filters, or weights on the values of a picture.
+/// The first parameter that can be drawn as pictures: filters, or weights for the values of a picture.
 fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
     let shape = &model.params[first].shape;
@@ -218,7 +221,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
     let (all, part) = asked_part(split);
     let count = answer.outputs.len() / outputs;
     let noun = if count == 1 { "sample" } else { "samples" };
-    // A figure that is no held-out one is not called so.
+    // A metric of samples that may have been trained on is not called held-out.
     let (part, doubt) = match *maybe_trained && !split.held_out.is_empty() {
         true => (String::new(), " that may have been trained on"),
         false => (format!("{part} "), ""),
@@ -263,7 +266,7 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
 
 impl PredictionsView {
     fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
-        // Each position of a sample is an answer of its own.
+        // Each position of a sample is a separate prediction.
         let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
         let labels = self.set.target.labels(indices).unwrap_or_default();
         (self.rows.outputs, self.rows.positions) = (width, positions);
@@ -293,14 +296,14 @@ impl PredictionsView {
             let whole = samples.clone().filter(|own| own.iter().all(|(a, _)| a.truth == a.guess)).count();
             self.quality.exact = Some((whole, samples.len()));
         }
-        // Tokens that cannot be seen, such as a blank, have names that can.
+        // Tokens that cannot be seen, such as a blank, have visible names.
         let is_text = matches!(self.set.target, Target::Windows(_));
         let shown = |name: String| if is_text { visible(&name) } else { name };
         let names = (0..width).map(|c| shown(class_name(&self.set, c))).collect();
         self.take_answers(rows, &probabilities, names);
     }
 
-    /// Answers of yes and no, each output by itself: two classes.
+    /// Yes-or-no predictions, each output separately: two classes.
     fn take_binary(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
         let width = self.rows.outputs;
         self.rows.outputs = 2;
@@ -328,8 +331,8 @@ impl PredictionsView {
         self.take_answers(rows, &probabilities, names);
     }
 
-    /// Takes answers that are classes, each with its row of probabilities, wrong ones first; the confusion matrix is
-    /// there already.
+    /// Sets predictions of classes, each with its row of probabilities, wrong ones first; the confusion matrix is set
+    /// already.
     fn take_answers(&mut self, mut rows: Vec<(Answered, usize)>, probabilities: &[f32], names: Vec<String>) {
         let width = names.len();
         let n = rows.len().max(1) as f64;
@@ -389,7 +392,7 @@ impl PredictionsView {
         self.pages.fit = Some(Fit { rmse: (squares / n).sqrt(), mae, r2: 1.0 - squares / spread.max(1e-30), pairs });
     }
 
-    /// The answer at a position of `answered`: probabilities, or values.
+    /// The prediction at a position of `answered`: probabilities, or values.
     #[must_use]
     pub fn row(&self, at: usize) -> &[f32] {
         self.rows.values.get(at * self.rows.outputs..(at + 1) * self.rows.outputs).unwrap_or_default()
@@ -404,7 +407,7 @@ impl PredictionsView {
         all
     }
 
-    /// The positions in `answered` of a cell of the confusion matrix; of all where `None`.
+    /// The positions in `answered` of a cell of the confusion matrix; all if `None`.
     #[must_use]
     pub fn of_cell(&self, cell: Option<(usize, usize)>) -> Vec<u32> {
         let wanted = |a: &Answered| cell.is_none_or(|c| (a.truth, a.guess) == c);
@@ -417,7 +420,7 @@ impl PredictionsView {
         self.quality.scores.get(class).map_or("?", |s| s.name.as_str())
     }
 
-    /// What the sample at a position of `answered` is, in words.
+    /// The target of the sample at a position of `answered`, as text.
     #[must_use]
     pub fn truth_text(&self, at: usize) -> String {
         let Some(answered) = self.rows.answered.get(at) else { return String::new() };
@@ -442,7 +445,7 @@ impl PredictionsView {
 fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) -> Plane {
     let mut out = Plane { bounds, classes: Vec::new(), shades: Vec::new(), range: [0.0, 1.0] };
     if targets == Targets::Binary {
-        // Of several outputs the first is drawn.
+        // If there are several outputs, the first is drawn.
         for yes in answers.chunks_exact(outputs).map(|row| probability(row[0])) {
             out.classes.push(u8::from(yes > 0.5));
             out.shades.push(yes.max(1.0 - yes));
@@ -465,7 +468,7 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
     out
 }
 
-/// The figures, the confusion matrix, and the first samples.
+/// The metrics, the confusion matrix, and the first samples.
 impl fmt::Display for PredictionsView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "step {}, {}: loss {}", self.step, self.what, figure(self.quality.loss, 4))?;

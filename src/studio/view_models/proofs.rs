@@ -1,8 +1,8 @@
-//! What was proved of a step.
+//! The results of checks of a step.
 
 use crate::train::{Check, Price, Proof};
 
-/// How far a check is.
+/// The state of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proved {
     pub proof: Proof,
@@ -10,11 +10,11 @@ pub struct Proved {
     /// Revision and name of the document that was checked.
     pub revision: u64,
     pub document: String,
-    /// Time that the check took, in seconds.
+    /// Duration of the check, in seconds.
     pub seconds: f64,
 }
 
-/// What all proofs of a document take, roughly.
+/// The estimated cost of all checks of a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// The document's revision.
@@ -22,6 +22,6 @@ pub struct Estimate {
     /// The number of replays that was given.
     pub replays: Option<u64>,
     pub price: Price,
-    /// Memory that was free then, in bytes, where the system reports it.
+    /// Memory that was free then, in bytes, if the system reports it.
     pub free: Option<u64>,
 }

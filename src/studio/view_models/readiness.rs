@@ -1,8 +1,8 @@
-//! Whether the network can be used, and which commands would do something now.
+//! Whether the network can be used, and which commands are possible now.
 
 use crate::studio::commands::UiCommand;
 
-/// Whether the network can be trained and proved, and what is in the way.
+/// Whether the network can be trained and checked, otherwise the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {
     Ready,
@@ -11,11 +11,11 @@ pub enum Readiness {
     HasProblems,
     /// Its step is being planned.
     Compiling,
-    /// The chosen device is not here.
+    /// The chosen device does not exist here.
     DeviceAbsent,
 }
 
-/// The commands that would do something now.
+/// The commands that are possible now.
 #[derive(Clone, Debug, Default)]
 pub struct EnabledCommands {
     disabled: Vec<UiCommand>,
@@ -28,7 +28,7 @@ impl EnabledCommands {
         Self { disabled }
     }
 
-    /// True where a command would do something now.
+    /// True if a command is possible now.
     #[must_use]
     pub fn has(&self, command: &UiCommand) -> bool {
         !self.disabled.contains(command)

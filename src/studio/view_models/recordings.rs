@@ -1,18 +1,18 @@
-//! The recordings of a run in words, and which of them ran where in it.
+//! The recordings of a run as text, and which of them ran at which steps.
 
 use crate::studio::view_models::format::{counted, exact, micros};
 use crate::tensor::Bytes;
 use crate::train::{Figure, OperationsApart, RecordingSeen, RecordingsSeen, StepDifference, StepFigures};
 use std::collections::{HashMap, HashSet};
 
-/// The columns of the table behind the key, with what each means.
+/// The columns of the table after the key, with the meaning of each.
 pub const COLUMNS: [(&str, &str); 6] = [
-    ("State", "Whether the recording is there, and whether it may be dropped"),
-    ("Steps", "Steps and other uses that found it there"),
+    ("State", "Whether the recording exists, and whether it may be dropped"),
+    ("Steps", "Steps and other uses that found the recording ready"),
     ("Last step", "The last step that used it"),
-    ("Recorded in", "Planning and recording, the last time"),
+    ("Recorded in", "Time of its last planning and recording"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),
-    ("Memory", "What it takes besides the transient memory that all share"),
+    ("Memory", "Its memory besides the transient memory that all recordings share"),
 ];
 
 /// The text of each column for a recording.
@@ -22,7 +22,7 @@ pub fn cells(seen: &RecordingSeen) -> [String; COLUMNS.len()] {
     let state = match (facts.is_there, facts.is_pinned) {
         _ if facts.why_eager.is_some() => "op by op",
         (true, true) => "pinned",
-        (true, false) => "there",
+        (true, false) => "ready",
         (false, _) if facts.captures > 0 => "dropped",
         (false, _) => "none",
     };
@@ -48,7 +48,7 @@ pub fn reason(seen: &RecordingSeen) -> String {
     }
 }
 
-/// The parts of a key: its inputs, the precision, the path, and what it is for.
+/// The parts of a key: its inputs, the precision, the path, and its purpose.
 fn parts(key: &str) -> Vec<&str> {
     let (mut out, mut from, mut depth) = (Vec::new(), 0, 0_i32);
     for (at, c) in key.char_indices() {
@@ -66,10 +66,10 @@ fn parts(key: &str) -> Vec<&str> {
     out
 }
 
-/// Keys by what differs between them, in as few words as tell them apart.
+/// Names of keys that contain only what differs between them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyNames {
-    /// The inputs, the precision and the choices of layers that differ nowhere.
+    /// The inputs, the precision and the choices of layers that are the same in all keys.
     pub common: String,
     /// First words of parts that differ: names of inputs, or `path`. Inputs that follow from others are left out.
     different: Vec<String>,
@@ -82,7 +82,7 @@ impl KeyNames {
     #[must_use]
     pub fn of<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
         let keys: Vec<&str> = keys.into_iter().collect();
-        // The values of each part by its first word, in the order in which they come up.
+        // The values of each part by its first word, in the order of their occurrence.
         let mut words: Vec<&str> = Vec::new();
         let mut values: HashMap<&str, Vec<&str>> = HashMap::new();
         for key in keys.iter().copied() {
@@ -93,7 +93,7 @@ impl KeyNames {
                     words.push(word);
                     Vec::new()
                 });
-                // Two are enough to know that they differ.
+                // Two values are enough to know that they differ.
                 if known.len() < 2 && !known.contains(&part) {
                     known.push(part);
                 }
@@ -112,7 +112,7 @@ impl KeyNames {
         names
     }
 
-    /// Leaves out the inputs without which the keys have as many names.
+    /// Leaves out inputs that are not needed to distinguish the keys.
     fn shorten(&mut self, keys: &[&str]) {
         let count = |names: &Self| keys.iter().map(|key| names.name(key)).collect::<HashSet<_>>().len();
         let most = count(self);
@@ -126,7 +126,7 @@ impl KeyNames {
         }
     }
 
-    /// How a key differs from the others: the path and what it is for, then inputs.
+    /// How a key differs from the others: first the path and the purpose, then inputs.
     #[must_use]
     pub fn name(&self, key: &str) -> String {
         let what = purpose(key);
@@ -149,7 +149,7 @@ impl KeyNames {
 
 /// The layers that choose on the paths of some keys, as `L3`.
 struct Choosers<'a> {
-    /// Those that some keys choose otherwise, or do not meet.
+    /// Layers that some keys choose differently, or do not reach.
     different: Vec<String>,
     /// The choices of the others.
     same: Vec<&'a str>,
@@ -180,7 +180,7 @@ impl<'a> Choosers<'a> {
     }
 }
 
-/// The choices in the part of a key that is its path: `L3=1` and so on; none for the whole network.
+/// The choices in the part of a key that is its path: `L3=1` and so on; empty for the whole network.
 fn choices(path: &str) -> impl Iterator<Item = &str> {
     path.split(' ').filter(|word| word.contains('='))
 }
@@ -194,7 +194,7 @@ fn first_word(part: &str) -> &str {
     part.split(' ').next().unwrap_or(part)
 }
 
-/// What a key is for: the text behind its path.
+/// The purpose of a key: the text after its path.
 fn purpose(key: &str) -> Vec<&str> {
     let all = parts(key);
     let path = all.iter().position(|part| part.starts_with("path "));
@@ -225,7 +225,7 @@ pub fn counts_text(seen: &RecordingsSeen) -> String {
     text
 }
 
-/// The figures of two recordings: what each line compares, and the text of either.
+/// The comparison of two recordings: the subject of each line, and the text of both.
 #[must_use]
 pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
     let text = |figure| match figure {
@@ -237,7 +237,7 @@ pub fn compared(difference: &StepDifference) -> Vec<[String; 3]> {
     a.into_iter().zip(b).map(|((what, a), (_, b))| [what.to_owned(), text(a), text(b)]).collect()
 }
 
-/// What only one of two recordings has, in lines: its operations in their order, and its kernels.
+/// What only one of two recordings has, as lines: its operations in order, and its kernels.
 #[must_use]
 pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<String> {
     let line = |apart: &OperationsApart| {
@@ -248,15 +248,15 @@ pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<Str
     operations.iter().map(line).chain(kernels).collect()
 }
 
-/// A stretch of the strip: the steps `from..to`, counted from 0.
+/// A range of the strip: the steps `from..to`, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub from: usize,
     pub to: usize,
 }
 
-/// The steps `from..to` in stretches for a strip that is `width` wide at most; each is a step where there are no more
-/// than that.
+/// The steps `from..to` in ranges for a strip that is at most `width` wide; each range is a single step if there are no
+/// more steps than that.
 pub fn strip(from: usize, to: usize, width: usize) -> impl ExactSizeIterator<Item = Stretch> {
     let steps = to.saturating_sub(from);
     let count = steps.min(width.max(1));
@@ -294,9 +294,9 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_described_in_words() {
+    fn a_recording_is_described_as_text() {
         let text = cells(&seen(facts()));
-        assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("there", "7", "12", "2.0 KiB"));
+        assert_eq!((&text[0][..], &text[2][..], &text[4][..], &text[5][..]), ("ready", "7", "12", "2.0 KiB"));
         assert_eq!(reason(&seen(facts())), "a coming step needs it");
         let dropped = cells(&seen(RecordingFacts { is_there: false, bytes: 0, ..facts() }));
         assert_eq!((&dropped[0][..], &dropped[5][..]), ("dropped", "–"));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_named_by_what_tells_them_apart() {
+    fn keys_are_named_by_their_differences() {
         let path = |path: &str, end: &str| format!("x f32[64, 1, 8, 8], y i32[64], f32, path {path}, {end}");
         let keys = [
             path("L3=1 L9=0", "training"),
@@ -330,7 +330,8 @@ mod tests {
         ];
         let names = KeyNames::of(keys);
         assert_eq!((&*names.common, &*names.name(keys[1])), ("bf16", "training, x i32[16, 8]"));
-        // An exit that was taken meets no layer behind it; both inputs are named where one alone does not tell.
+        // If an exit was taken, no layer after it is reached; both inputs are named if one alone does not distinguish
+        // the keys.
         let exits =
             ["x f32[4], y i32[4], f32, path L1=0 L4=1, training", "x f32[4], y i32[4], f32, path L1=1, training"];
         let names = KeyNames::of(exits);
@@ -344,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_lines_of_figures_and_of_operations() {
+    fn a_difference_lists_numbers_and_operations() {
         let figures = |operations| StepFigures { operations, bytes_moved: 2048, ..StepFigures::default() };
         let difference = StepDifference { figures: [figures(9), figures(7)], ..StepDifference::default() };
         let lines = compared(&difference);

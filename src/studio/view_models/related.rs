@@ -1,4 +1,4 @@
-//! Everything that belongs to what is selected, in the terms of every view.
+//! Everything that belongs to the selection, in the terms of every view.
 
 use crate::compile::Compiled;
 use crate::ir::NodeId;
@@ -15,18 +15,18 @@ pub struct Related {
     pub layers: BTreeSet<LayerPath>,
     pub ops: BTreeSet<usize>,
     pub buffers: BTreeSet<BufferId>,
-    /// Parts of flat vectors, each by the vector and its place there, where not all of a vector belongs to it.
+    /// Parts of flat vectors, each by the vector and its index there, if not the whole vector belongs to it.
     pub parts: BTreeSet<(BufferId, usize)>,
-    /// Nodes of the graph, by place.
+    /// Nodes of the graph, by index.
     pub nodes: BTreeSet<usize>,
-    /// Operations before fusion, by place.
+    /// Operations before fusion, by index.
     pub lowered: BTreeSet<usize>,
-    /// The stretch of the arena that was picked itself.
+    /// The range of the arena that was selected directly.
     pub bytes: Option<[u64; 2]>,
 }
 
 impl Related {
-    /// What belongs to `selection` in a compiled step; only the layer itself where there is none.
+    /// Everything that belongs to `selection` in a compiled step; only the layer itself if there is none.
     #[must_use]
     pub fn new(selection: &Selection, compiled: Option<&Compiled>) -> Self {
         let mut out = Self::default();
@@ -45,7 +45,7 @@ impl Related {
         out
     }
 
-    /// Adds what belongs to something of the step as it is run.
+    /// Adds everything that belongs to an item of the step as it runs.
     fn take_selected(&mut self, compiled: &Compiled, selection: &Selection) {
         let plan = &compiled.plan;
         let path = |id: LayerId| path_of(compiled, id);
@@ -94,7 +94,7 @@ impl Related {
         let inside = |id: Option<LayerId>| id.and_then(|id| path_of(compiled, id)).is_some_and(|p| p.starts_with(path));
         self.ops.extend(plan.program.ops.iter().enumerate().filter(|(_, op)| inside(op.layer)).map(|(i, _)| i));
         for (id, buffer) in (0u32..).map(BufferId).zip(&plan.buffers) {
-            // Of a vector that layers share, only their own parts are meant.
+            // If layers share a vector, only their own parts belong to them.
             let own = buffer.parts.iter().enumerate().filter(|(_, p)| inside(p.layer));
             let own: Vec<usize> = own.map(|(part, _)| part).collect();
             let is_all = !own.is_empty() && own.len() == buffer.parts.len();
@@ -105,7 +105,7 @@ impl Related {
         }
     }
 
-    /// Adds what became of a node of the graph.
+    /// Adds everything that a node of the graph was lowered to.
     fn take_node(&mut self, compiled: &Compiled, node: NodeId) {
         let has = |op: &crate::lower::Op| op.nodes.contains(&node);
         self.nodes.insert(node.0 as usize);
@@ -116,7 +116,7 @@ impl Related {
         self.layers.extend(own.and_then(|id| path_of(compiled, id)));
     }
 
-    /// Adds what became of a lowered operation, and its nodes.
+    /// Adds everything that a lowered operation was fused into, and its nodes.
     fn take_lowered(&mut self, compiled: &Compiled, index: usize) {
         self.lowered.insert(index);
         self.ops.extend(became(compiled, index));
@@ -125,7 +125,7 @@ impl Related {
         self.nodes.extend(op.nodes.iter().map(|n| n.0 as usize));
     }
 
-    /// Adds the nodes and the lowered operations that the operations were made of.
+    /// Adds the nodes and the lowered operations that the operations were made from.
     fn take_earlier_levels(&mut self, compiled: &Compiled) {
         let whole = &self.buffers;
         self.parts.retain(|(buffer, _)| !whole.contains(buffer));
@@ -146,7 +146,7 @@ impl Related {
         self.buffers.extend(plan.workspaces[index]);
     }
 
-    /// True where a buffer belongs to the selection, or the part of it that is asked for.
+    /// True if a buffer, or the given part of it, belongs to the selection.
     #[must_use]
     pub fn holds(&self, buffer: BufferId, part: Option<usize>) -> bool {
         self.buffers.contains(&buffer) || part.is_some_and(|p| self.parts.contains(&(buffer, p)))
@@ -168,15 +168,15 @@ fn path_of(compiled: &Compiled, id: LayerId) -> Option<LayerPath> {
     compiled.model.layers.get(id.0 as usize).map(|l| l.path.clone())
 }
 
-/// What pointing at a value selects: its buffer, or its part of a flat vector.
+/// What a click on a value selects: its buffer, or its part of a flat vector.
 #[must_use]
 pub fn selection_of_value(plan: &BindingPlan, value: LValueId) -> Option<Selection> {
     let (buffer, parts) = plan.parts_of(value)?;
     Some(if parts.len() == 1 { Selection::Part(buffer, parts.start) } else { Selection::Buffer(buffer) })
 }
 
-/// The operation that carries out each lowered one: itself, or what it was fused into. `None` where nothing does any
-/// more.
+/// For each lowered operation, the operation that computes it: itself, or what it was fused into. `None` if none does
+/// any more.
 #[must_use]
 pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
     let ops = &compiled.selection.program.ops;
@@ -190,7 +190,7 @@ pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
         let name = low.kind.name();
         let does = |i: &usize| ops[*i].kind.name() == name || ops[*i].fused.iter().any(|f| f == name);
         let shares_node = |i: &usize| low.nodes.iter().any(|n| ops[*i].nodes.contains(n));
-        // What writes the same value does the operation; a value that fusion made superfluous leaves only the nodes.
+        // The operation that writes the same value; for a value that fusion has removed, only the nodes are known.
         let by_value =
             low.writes().filter_map(|v| writer.get(&v)).flatten().copied().find(|i| does(i) && shares_node(i));
         by_value.or_else(|| low.nodes.iter().filter_map(|n| of_node.get(n)).flatten().copied().find(does))
@@ -198,7 +198,7 @@ pub fn lowered_into(compiled: &Compiled) -> Vec<Option<usize>> {
     compiled.program.ops.iter().map(into).collect()
 }
 
-/// The operation that carries out a lowered one.
+/// The operation that computes a lowered one.
 fn became(compiled: &Compiled, lowered: usize) -> Option<usize> {
     lowered_into(compiled).get(lowered).copied().flatten()
 }
@@ -209,13 +209,13 @@ mod tests {
     use crate::studio::view_models::plan::PlanView;
 
     #[test]
-    fn a_layer_lights_its_own_part_of_a_vector() {
+    fn a_layer_highlights_its_own_part_of_a_vector() {
         let plan = PlanView::of_preset(&crate::studio::document::presets::digits());
         let bindings = &plan.compiled.plan;
         let layer = LayerPath::from([2]);
         let related = Related::new(&Selection::Layer(layer.clone()), Some(&plan.compiled));
         assert!(related.parts.len() >= 6 && related.buffers.iter().all(|b| bindings.buffer(*b).parts.is_empty()));
-        // What lights up is what the layer's card counts.
+        // The highlighted items are those that the layer's card counts.
         let buffers: u64 = related.buffers.iter().map(|b| bindings.buffer(*b).bytes).sum();
         let bytes = |(id, part): &(BufferId, usize)| plan.part_bytes(*id, *part).map(|[from, to]| to - from);
         let parts: u64 = related.parts.iter().filter_map(bytes).sum();
@@ -228,7 +228,7 @@ mod tests {
                 assert_eq!(related.holds(cell.buffer, cell.part), row.layer.as_ref() == Some(&layer), "{}", row.name);
             }
         }
-        // An operation lights the part that it writes, and a part the operations that write and read it.
+        // An operation highlights the part that it writes, and a part the operations that write and read it.
         for &(buffer, part) in &related.parts {
             let of_part = Related::new(&Selection::Part(buffer, part), Some(&plan.compiled));
             assert!(of_part.buffers.is_empty() && of_part.layers == related.layers && !of_part.ops.is_empty());

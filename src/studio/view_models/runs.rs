@@ -29,13 +29,13 @@ pub struct RunsOrder {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunsView {
     pub rows: Vec<RunRow>,
-    /// Runs that are not listed because they are hidden.
+    /// The number of runs that are hidden.
     pub hidden: usize,
-    /// When an age in it is another one: milliseconds since 1970, UTC. `None` where all are days.
+    /// The time at which an age in it changes: milliseconds since 1970, UTC. `None` if all are dates.
     pub changes_at: Option<u64>,
 }
 
-/// A time of day as the user says it: how long ago, or the day.
+/// The start of a run as text: how long ago, or the date.
 fn started(ms: u64, now_ms: u64) -> String {
     let seconds = now_ms.saturating_sub(ms) / 1000;
     match seconds {
@@ -60,7 +60,7 @@ fn changes_at(ms: u64, now_ms: u64) -> Option<u64> {
     Some(ms + (age / unit + 1) * unit)
 }
 
-/// The order of two numbers, absent ones last.
+/// The order of two numbers; missing ones are last.
 fn by_number(a: Option<f64>, b: Option<f64>) -> Ordering {
     match (a, b) {
         (Some(a), Some(b)) => a.total_cmp(&b),
@@ -89,15 +89,15 @@ fn order(column: Column, a: &RunEntry, b: &RunEntry) -> Ordering {
 }
 
 impl RunsView {
-    /// The rows of these runs, best or newest first by `column`, or the other way round; those that are hidden only
-    /// where `all` asks for them.
+    /// The rows of these runs, best or newest first by `column`, or in the opposite order; hidden ones only if `all` is
+    /// set.
     #[must_use]
     pub fn new(entries: &[RunEntry], by: RunsOrder, now_ms: u64) -> Self {
         let mut shown: Vec<&RunEntry> = entries.iter().filter(|e| by.shows_hidden || !e.label.hidden).collect();
         let hidden = entries.len() - shown.len();
         shown.sort_by(|a, b| {
             let found = order(by.column, a, b);
-            // Runs of equal worth stay with the newest first.
+            // Equal runs keep the order by age, the newest first.
             (if by.is_reversed { found.reverse() } else { found })
                 .then(b.record.span.started_ms.cmp(&a.record.span.started_ms))
         });
@@ -192,10 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn times_of_day_are_written_as_people_say_them() {
+    fn start_times_are_written_as_ages_or_dates() {
         let at = |ago_s: u64| started(1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
         assert_eq!([at(5), at(125), at(7300), at(200_000)], ["just now", "2 min ago", "2 h ago", "2023-11-12"]);
-        // The text is the same until then, and another one from then on.
+        // The text is the same until then, and differs from then on.
         for (ago_s, wanted_s) in [(5, 55), (125, 55), (3599, 1), (7300, 3500), (86_399, 1)] {
             let (ms, now) = (1_700_000_000_000 - ago_s * 1000, 1_700_000_000_000);
             let at = changes_at(ms, now).unwrap();

@@ -1,4 +1,4 @@
-//! The status line: the plan, what the last edit changed about it, and the run.
+//! The status line: the plan, its changes by the last edit, and the run.
 
 use crate::exec::Recording;
 use crate::exec::cpu::Ceilings;
@@ -17,7 +17,7 @@ pub struct PlanNumbers {
     /// Distinct kernels.
     pub kernels: usize,
     pub cost_us: f64,
-    /// The least time of the step, in microseconds, where the machine was measured.
+    /// The least time of the step, in microseconds, if the machine was measured.
     pub floor_us: Option<f64>,
 }
 
@@ -34,7 +34,7 @@ impl PlanNumbers {
         }
     }
 
-    /// What changed since `before`: `arena +1.2 MiB, 3 ops more, step +4.0 µs`; `None` where nothing did.
+    /// The changes since `before`: `arena +1.2 MiB, 3 ops more, step +4.0 µs`; `None` if there are none.
     #[must_use]
     pub fn difference(&self, before: &Self) -> Option<String> {
         let mut parts = Vec::new();
@@ -80,7 +80,7 @@ pub const fn state_name(state: Option<&RunState>) -> &'static str {
     }
 }
 
-/// What the status line says of the plan.
+/// The status line's text about the plan.
 #[must_use]
 pub fn plan_text(plan: &PlanView) -> String {
     format!(
@@ -91,8 +91,8 @@ pub fn plan_text(plan: &PlanView) -> String {
     )
 }
 
-/// Whether the step is recorded, and how long it took until it was ready; if not, why. `trains` says whether the chosen
-/// device is there to train on.
+/// Whether the step is recorded, and how long it took until it was ready; otherwise the reason. `trains` says whether
+/// the chosen device exists here.
 #[must_use]
 pub fn recorded_text(
     recording: Option<&Recording>,
@@ -117,7 +117,7 @@ pub fn recorded_text(
     }
 }
 
-/// What a recording holds, in words; empty where there is none.
+/// What a recording contains, as text; empty if there is none.
 #[must_use]
 pub fn recording_text(recording: Option<&Recording>) -> String {
     let Some(r) = recording else { return String::new() };
@@ -139,7 +139,7 @@ pub fn recording_text(recording: Option<&Recording>) -> String {
     format!("{}, {held}{launch}", plain_count(r.calls, "call"))
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunProgress {
     pub is_running: bool,
@@ -152,7 +152,7 @@ pub struct RunProgress {
 }
 
 impl RunProgress {
-    /// What the status line says of the run.
+    /// The status line's text about the run.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = format!("step {} of {}", format::exact(self.done), format::exact(self.total));
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_claims_what_is_compared_and_when() {
+    fn the_text_of_a_recording_says_what_is_compared_and_when() {
         let text = |recording: Recording| recording_text(Some(&recording));
         let calls = Recording { calls: 7, held_arguments: 1234, ..Recording::default() };
         let on_cpu = text(calls.clone());

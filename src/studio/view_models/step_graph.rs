@@ -20,7 +20,7 @@ pub struct OpRow {
     pub flops: u64,
     pub bytes: u64,
     pub cost_us: f64,
-    /// Everything a filter looks through, in lower case.
+    /// All texts that a filter searches, in lower case.
     haystack: String,
 }
 
@@ -42,7 +42,7 @@ impl OpRow {
         compiled.plan.program.ops.iter().zip(choices).enumerate().map(row).collect()
     }
 
-    /// True where every word of `filter` (in lower case) is found.
+    /// True if every word of `filter` (in lower case) is found.
     #[must_use]
     pub fn matches(&self, filter: &str) -> bool {
         filter.split_whitespace().all(|word| self.haystack.contains(word))

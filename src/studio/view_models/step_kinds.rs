@@ -1,17 +1,17 @@
-//! Which recording every step of a run used, so that the shares of any stretch of steps are found without going through
-//! all of them.
+//! Which recording every step of a run used, so that the shares in any range of steps are found without visiting all of
+//! them.
 
-/// Entries of one level that are summed up in one entry of the next.
+/// The number of entries of one level that are combined in one entry of the next.
 const FOLD: usize = 64;
 
-/// How often each number came up, by number.
+/// How often each number occurs, by number.
 type Counts = Vec<(u16, u32)>;
 
 /// The number of the recording that each step of a run used, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepKinds {
     steps: Vec<u16>,
-    /// Of every whole stretch of 64 steps, then of 64 of these stretches, and so on.
+    /// For every complete range of 64 steps, then of 64 of these ranges, and so on.
     levels: Vec<Vec<Counts>>,
     /// Whether one of them is not 0.
     are_known: bool,
@@ -30,20 +30,20 @@ impl StepKinds {
         self.steps.is_empty()
     }
 
-    /// Whether steps name their recordings: those of a run whose steps are all the same do not.
+    /// Whether steps have different recordings; a run whose steps are all the same stores none.
     #[must_use]
     pub const fn are_known(&self) -> bool {
         self.are_known
     }
 
-    /// How often each number came up in the steps `from..to`, counted from 0, by number.
+    /// How often each number occurs in the steps `from..to`, counted from 0, by number.
     #[must_use]
     pub fn counts(&self, from: usize, to: usize) -> Counts {
         let to = to.min(self.steps.len());
         let mut out = Counts::new();
         let mut at = from;
         while at < to {
-            // The longest stretch that begins here and ends in time.
+            // The longest range that begins here and ends in time.
             let (mut length, mut found) = (1, None);
             for level in &self.levels {
                 let longer = length * FOLD;
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_of_any_stretch_are_those_of_its_steps() {
+    fn counts_of_any_range_equal_those_of_its_steps() {
         let kind = |step: usize| (step * step / 7 % 5) as u16;
         let all: Vec<u16> = (0..10_000).map(kind).collect();
         let kinds: StepKinds = all.iter().copied().collect();

@@ -1,4 +1,4 @@
-//! Samples of tokens as text, with what follows them and the numbers of their tokens.
+//! Samples of tokens as text, with their targets and the numbers of their tokens.
 
 use crate::data::{Dataset, InputSamples, RowPart, Samples, Target};
 use crate::model::DataSource;
@@ -7,10 +7,10 @@ use crate::studio::view_models::data::{sample_text, target_text};
 /// A sample of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextSample {
-    /// What the network reads; of an addition the question.
+    /// The network's input; for an addition the question.
     pub read: TokenText,
-    /// What it is to answer: the text one token on, a single token, or a class, which has no numbers; of an addition
-    /// the answer.
+    /// The target: the text shifted by one token, a single token, or a class, which has no numbers; for an addition the
+    /// answer.
     pub target: TokenText,
     /// Whether it is an addition.
     pub is_sum: bool,
@@ -23,13 +23,13 @@ pub struct TokenText {
     pub ids: Vec<i32>,
 }
 
-/// The first input of tokens, where there is one.
+/// The first input of tokens, if there is one.
 #[must_use]
 pub fn text_input(set: &Dataset) -> Option<usize> {
     set.inputs.iter().position(|input| !matches!(input.values, Samples::Real(_)))
 }
 
-/// A question without the blanks that fill it up: `37+85=`.
+/// A question without its padding: `37+85=`.
 fn question(text: &str) -> Option<String> {
     let (question, _) = text.split_once('=')?;
     let digits: String = question.chars().filter(|c| *c != ' ').collect();
@@ -37,13 +37,13 @@ fn question(text: &str) -> Option<String> {
 }
 
 impl TextSample {
-    /// A sample of a set from this source; nothing where no input has tokens.
+    /// A sample of a data set from this source; `None` if no input has tokens.
     #[must_use]
     pub fn of(set: &Dataset, source: Option<&DataSource>, index: u32) -> Option<Self> {
         let input = text_input(set)?;
         let (text, target) = (sample_text(set, input, index)?, target_text(set, index));
         let InputSamples { sample, values, .. } = &set.inputs[input];
-        // What cannot be read is an error where a batch needs it.
+        // A read error is reported when a batch needs these tokens.
         let ids = match values.view().rows(sample.len(), &[index]) {
             Ok(Samples::Tokens(ids)) => ids,
             _ => Vec::new(),
@@ -60,7 +60,7 @@ impl TextSample {
         Some(Self { read: TokenText { text, ids }, target: TokenText { text: target, ids: target_ids }, is_sum })
     }
 
-    /// The numbers of its tokens in a line, and what follows behind an arrow.
+    /// The numbers of its tokens in a line, and the targets after an arrow.
     #[must_use]
     pub fn numbers(&self) -> String {
         let list = |ids: &[i32]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_questions_and_answers() {
+    fn additions_are_questions_and_answers() {
         let source = DataSource::Sums { samples: 20 };
         let set = set(&source, 11, 13, Path::new(""));
         for index in 0..20 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_show_what_follows_and_every_byte() {
+    fn windows_show_their_targets_and_every_byte() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("t"), b"a\xffb\n\xc3\xa4cdefgh").unwrap();
         let source = DataSource::Text { path: "t".into(), tokens: Tokens::Bytes };

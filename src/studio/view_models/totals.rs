@@ -1,20 +1,20 @@
-//! What layers have and take together.
+//! Totals over layers.
 
 use crate::studio::view_models::format;
 use crate::studio::view_models::plan::LayerUse;
 use crate::tensor::Bytes;
 
-/// What a layer, or several, have and take.
+/// The totals of a layer, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Trained values.
     pub params: usize,
-    /// What the step takes for them, where it is compiled.
+    /// Their cost in the step, if it is compiled.
     pub step: Option<LayerUse>,
 }
 
 impl Totals {
-    /// Adds what others have and take.
+    /// Adds other totals.
     pub fn add(&mut self, other: Self) {
         self.params = self.params.saturating_add(other.params);
         if let Some(other) = other.step {

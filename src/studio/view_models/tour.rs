@@ -1,4 +1,4 @@
-//! The steps of the tour: what each is called, says and offers.
+//! The steps of the tour: their titles, texts and commands.
 
 use crate::studio::commands::UiCommand;
 use crate::studio::commands::tab::Tab;
@@ -42,25 +42,25 @@ impl TourStep {
                  upwards. Open the map, click the largest buffer, and the inspector names the layer that owns it."
             }
             Self::Edit => {
-                "Change a number on a layer's card, its units for example. The step is planned anew at \
-                 once, and the status line at the bottom says the difference; click it to see what came and went."
+                "Change a number on a layer's card, its units for example. The step is planned again at \
+                 once, and the status line at the bottom shows the difference. Click it to see every change."
             }
         }
     }
 
-    /// What is said once it is done.
+    /// The text after the step is done.
     #[must_use]
     pub const fn praise(self) -> &'static str {
         match self {
             Self::Train => {
-                "It learns. The curves are on the Train tab; the run needs no watching, so look around as you like."
+                "The network is learning. The curves are on the Train tab; you can open other tabs while it trains."
             }
             Self::Memory => "That is the buffer, and its layer is in the inspector. Alt and arrow left goes back.",
-            Self::Edit => "Planned anew. Undo (Ctrl+Z) takes the edit back; nothing is ever lost.",
+            Self::Edit => "Planned again. Undo (Ctrl+Z) reverts the edit; nothing is ever lost.",
         }
     }
 
-    /// A command that does the step, or begins it, with the name of its button.
+    /// A command that performs the step, or starts it, with the name of its button.
     #[must_use]
     pub const fn offer(self) -> Option<(&'static str, UiCommand)> {
         match self {

@@ -1,6 +1,6 @@
-//! What may be done with a run now, and what pressing Train does.
+//! The possible commands for a run, and the effect of pressing Train.
 
-/// What the transport allows now.
+/// The possible commands for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transport {
     pub train: bool,
@@ -10,14 +10,14 @@ pub struct Transport {
     pub reset: bool,
 }
 
-/// What pressing Train does.
+/// The effect of pressing Train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Begins the first run, or continues after a pause.
+    /// Starts the first run, or continues after a pause.
     Train,
     /// Makes the finished run longer by this many steps.
     TrainOn(u64),
-    /// Begins another run from new weights; the curves of the last one go.
+    /// Starts another run from new weights; the curves of the last one are dropped.
     TrainAnew,
 }
 
@@ -28,7 +28,7 @@ impl Next {
         match self {
             Self::Train => "Train",
             Self::TrainOn(_) => "Train on",
-            Self::TrainAnew => "Train anew",
+            Self::TrainAnew => "Train from scratch",
         }
     }
 }

@@ -1,32 +1,32 @@
-//! What a buffer holds after so many operations of a step.
+//! The contents of a buffer after a number of operations of a step.
 
 use crate::plan::BufferId;
 use crate::train::Summary;
 
-/// Where the user looks.
+/// The place of shown values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub buffer: BufferId,
-    /// The part of a flat vector that is meant; 0 of other buffers.
+    /// The index of the part of a flat vector; 0 for other buffers.
     pub part: usize,
-    /// Operations of the step that are done.
+    /// The number of operations of the step that are done.
     pub ops: usize,
 }
 
-/// What is shown of a buffer.
+/// The shown values of a buffer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShownValues {
-    /// Of the plan.
+    /// The revision of the plan.
     pub revision: u64,
-    /// The buffer, which part of a flat vector it is, and the operations of the step that were done.
+    /// The buffer, the part of a flat vector, and the number of operations of the step that were done.
     pub place: Place,
-    /// Steps that the run had made before.
+    /// The number of steps that the run had made before.
     pub step: u64,
-    /// What is stored there in words: the value's name, or why there is none.
+    /// The name of the stored value, or why there is none.
     pub holds: String,
     /// The operation that wrote it last.
     pub writer: Option<usize>,
     pub summary: Option<Summary>,
-    /// Counts answers, so that a picture is made once.
+    /// The number of the answer, so that a picture is made once.
     pub number: u64,
 }

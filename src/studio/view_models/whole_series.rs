@@ -1,4 +1,4 @@
-//! The whole of a time series in the units of its data, put together from the samples that overlap in it.
+//! The whole of a time series in the units of its data, reconstructed from its overlapping samples.
 
 use crate::data::{Dataset, Split, Target};
 use crate::model::DataSource;
@@ -20,17 +20,17 @@ pub struct WholeSeries {
     /// Lines of values.
     pub lines: usize,
     pub samples: usize,
-    /// Lines that a sample sees, and those that it learns.
+    /// The lines of a sample's input, and those of its target.
     pub window: usize,
     pub horizon: usize,
-    /// The last line that a training sample has; 0 where there is none.
+    /// The last line of a training sample; 0 if there is none.
     pub last_trained: usize,
-    /// The first line that a held-out sample has.
+    /// The first line of a held-out sample.
     pub first_held_out: Option<usize>,
 }
 
 impl WholeSeries {
-    /// The series of a data set; nothing where its samples are no stretches of one.
+    /// The series of a data set; `None` if its samples are not windows of one.
     #[must_use]
     pub fn of(set: &Dataset, split: &Split, source: &DataSource) -> Option<Self> {
         let DataSource::Series { window, .. } = source else { return None };
@@ -47,7 +47,7 @@ impl WholeSeries {
         let units = SeriesUnits::of(set, width);
         let named = |name| SeriesColumn { name, values: Series::default() };
         let mut columns: Vec<SeriesColumn> = names.into_iter().map(named).collect();
-        // Each line comes once: as the first of a sample, or as one of the last sample.
+        // Each line occurs once: as the first line of a sample, or in the last sample.
         let firsts = (0..samples - 1).map(|sample| &set.sample_slice(sample)[..width]);
         let last = set.sample_slice(samples - 1).chunks_exact(width);
         let behind = targets[(samples - 1) * horizon * width..].chunks_exact(width);
@@ -65,21 +65,21 @@ impl WholeSeries {
         })
     }
 
-    /// The first and the last line that a sample sees, and those that it learns.
+    /// The first and the last line of a sample's input, and those of its target.
     #[must_use]
     pub const fn stretches(&self, sample: usize) -> [[usize; 2]; 2] {
         let [seen, learnt] = [sample + 1, sample + 1 + self.window];
         [[seen, learnt - 1], [learnt, learnt + self.horizon - 1]]
     }
 
-    /// The sample whose window is around a line as far as there is one.
+    /// The sample whose window contains a line, as nearly as possible.
     #[must_use]
     pub const fn sample_at(&self, line: usize) -> usize {
         let first = line.saturating_sub(1 + self.window / 2);
         if first < self.samples { first } else { self.samples.saturating_sub(1) }
     }
 
-    /// The division in words.
+    /// The split, as text.
     #[must_use]
     pub fn parts_text(&self) -> String {
         let lines = |from: usize, to: usize| format!("lines {from} to {to}");
@@ -92,7 +92,7 @@ impl WholeSeries {
         }
     }
 
-    /// What a sample is, in words.
+    /// The target of a sample, as text.
     #[must_use]
     pub fn sample_text(&self, sample: usize) -> String {
         let lines = |[from, to]: [usize; 2]| {
@@ -111,7 +111,7 @@ mod tests {
     use crate::studio::view_models::data::DataView;
 
     #[test]
-    fn a_series_is_put_together_again_in_its_units() {
+    fn a_series_is_reconstructed_in_its_units() {
         let folder = tempfile::tempdir().unwrap();
         let of = |line: usize| [10.0 * line as f32 - 3.0, (line * line % 7) as f32];
         let lines: Vec<String> = (0..40).map(|line| of(line).map(|v| v.to_string()).join(",")).collect();

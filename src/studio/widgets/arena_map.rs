@@ -1,6 +1,7 @@
-//! The map of the arena: operations or measured time to the right, bytes upwards, a rectangle for every buffer.
+//! The map of the arena: the horizontal axis is operations or measured time, the vertical axis the address; each
+//! rectangle is a buffer.
 //!
-//! What is out of view is left out, and all that is in view is one mesh, so that thousands of buffers cost little.
+//! Only the visible part is drawn, as one mesh, so that thousands of buffers cost little.
 
 use crate::plan::BufferId;
 use crate::studio::theme;
@@ -12,15 +13,15 @@ use crate::tensor::Bytes;
 use egui::{Align2, Color32, FontId, Mesh, Painter, Pos2, Rect, Response, Sense, Shape, Stroke, StrokeKind, Ui, Vec2};
 use std::collections::BTreeSet;
 
-/// What is to the right: operations by index, or by measured time.
+/// The horizontal axis: operations by index, or by measured time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Axis<'a> {
-    /// Where each operation begins, in microseconds, and the end of the last; `None` counts operations.
+    /// The start of each operation, in microseconds, and the end of the last; `None` for indices of operations.
     pub edges_us: Option<&'a [f64]>,
 }
 
 impl Axis<'_> {
-    /// Where operation `op` begins; one past the last is the end.
+    /// The position of the start of operation `op`; one past the last is the end.
     #[must_use]
     pub fn edge(&self, op: usize) -> f64 {
         match self.edges_us {
@@ -29,7 +30,7 @@ impl Axis<'_> {
         }
     }
 
-    /// The operation at a place on the axis.
+    /// The operation at a position on the axis.
     #[must_use]
     fn op_at(&self, x: f64) -> usize {
         match self.edges_us {
@@ -39,7 +40,7 @@ impl Axis<'_> {
     }
 }
 
-/// The part of the arena that is in view: places on the axis and bytes.
+/// The visible part of the arena: positions on the axis and bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
     pub time: [f64; 2],
@@ -54,7 +55,7 @@ impl Window {
         Self { time: [0.0, end], bytes: [0.0, view.arena_bytes.max(1) as f64 * 1.04] }
     }
 
-    /// The window after zooming by `factor` around a point of it, `at` in 0..1 of both axes.
+    /// The view after zooming by `factor` around a point of it, `at` in 0..1 of both axes.
     #[must_use]
     pub fn zoomed(self, factor: Vec2, at: Vec2) -> Self {
         let axis = |[from, to]: [f64; 2], factor: f32, at: f32| {
@@ -65,7 +66,7 @@ impl Window {
         Self { time: axis(self.time, factor.x, at.x), bytes: axis(self.bytes, factor.y, at.y) }
     }
 
-    /// The window within reach of the arena: neither further out than twice its size nor away from it.
+    /// The view limited to the surroundings of the arena: not larger than twice its size and not away from it.
     #[must_use]
     pub fn held(self, view: &ArenaView, along: &Axis<'_>) -> Self {
         let whole = Self::fit(view, along);
@@ -82,18 +83,18 @@ impl Window {
     }
 }
 
-/// What came and went with the last edit, while it fades.
+/// The items that the last edit added and removed, while they fade.
 #[derive(Clone, Copy, Debug)]
 pub struct Fading<'a> {
     /// Buffers that fade in, in order.
     pub came: &'a [BufferId],
-    /// Buffers of the plan before that fade out.
+    /// Buffers of the previous plan that fade out.
     pub went: &'a [BufferRect],
-    /// From 0 at the edit to 1 where the fading is over.
+    /// From 0 at the edit to 1 at the end of fading.
     pub share: f32,
 }
 
-/// A part of a flat vector that lights up.
+/// A highlighted part of a flat vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LitPart {
     pub buffer: BufferId,
@@ -102,34 +103,34 @@ pub struct LitPart {
     pub bytes: [u64; 2],
 }
 
-/// What lights up.
+/// The highlighted items.
 pub struct Highlight<'a> {
     pub buffers: &'a BTreeSet<BufferId>,
-    /// Parts of flat vectors, where not all of a vector is meant.
+    /// Parts of flat vectors, if not the whole vector is highlighted.
     pub parts: &'a [LitPart],
     pub ops: &'a BTreeSet<usize>,
-    /// The operation that the scrubber is on.
+    /// The operation at the scrubber.
     pub op: Option<usize>,
-    /// Buffers whose name does not hold this are dimmed.
+    /// Buffers whose name does not contain this are dimmed.
     pub search: &'a str,
-    /// The stretch of the arena that is selected.
+    /// The selected range of the arena.
     pub bytes: Option<[u64; 2]>,
     pub fading: Option<Fading<'a>>,
 }
 
-/// What the user did with the map.
+/// The user's actions on the map.
 pub struct MapResponse {
     pub response: Response,
     pub clicked: Option<BufferId>,
     /// The operation and the byte under the pointer.
     pub pointer: Option<(usize, u64)>,
-    /// A stretch of bytes that was drawn with Shift held.
+    /// A range of bytes that was drawn with Shift held.
     pub stretch: Option<[u64; 2]>,
-    /// Operations that the scrubber moves by, by the arrow keys.
+    /// The number of operations that the scrubber moves by, from the arrow keys.
     pub nudge: isize,
 }
 
-/// Room for the marks of both axes.
+/// The space for the marks of both axes.
 const LEFT: f32 = 64.0;
 const BOTTOM: f32 = 20.0;
 
@@ -154,7 +155,7 @@ impl Frame<'_> {
         self.of_bytes(b, [b.offset, b.offset + b.bytes])
     }
 
-    /// Bytes of the arena while a buffer lives.
+    /// The bytes of the arena that a buffer occupies, and its live range.
     fn of_bytes(&self, b: &BufferRect, [from, to]: [u64; 2]) -> Rect {
         let (x0, x1) = (self.x(self.axis.edge(b.live[0])), self.x(self.axis.edge(b.live[1])));
         let (y0, y1) = (self.y(to as f64), self.y(from as f64));
@@ -170,7 +171,7 @@ impl Frame<'_> {
     }
 }
 
-/// Shows the map in all the room there is.
+/// Shows the map in all the available space.
 pub fn map_ui(
     ui: &mut Ui,
     view: &ArenaView,
@@ -228,7 +229,7 @@ pub fn map_ui(
     MapResponse { response, clicked, pointer, stretch, nudge }
 }
 
-/// The operation that the scrubber is at, as a band.
+/// The operation at the scrubber, as a band.
 fn scrubber(painter: &Painter, frame: &Frame<'_>, op: Option<usize>, c: &Colors) {
     let (Some(op), rect, axis) = (op, frame.rect, frame.axis) else { return };
     let band = Rect::from_x_y_ranges(frame.x(axis.edge(op))..=frame.x(axis.edge(op + 1)), rect.y_range());
@@ -236,7 +237,7 @@ fn scrubber(painter: &Painter, frame: &Frame<'_>, op: Option<usize>, c: &Colors)
     painter.vline(band.left(), rect.y_range(), Stroke::new(1.0, c.accent));
 }
 
-/// A dashed line at the largest sum of bytes that are alive at once.
+/// A dashed line at the largest sum of live bytes.
 fn lower_bound(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, c: &Colors) {
     let rect = frame.rect;
     let lower = frame.y(view.lower_bound_bytes as f64);
@@ -259,7 +260,7 @@ const fn ordered([a, b]: [u64; 2]) -> [u64; 2] {
     if a < b { [a, b] } else { [b, if a > b { a } else { a + 1 }] }
 }
 
-/// Operations to move by, while the map has the keyboard.
+/// The number of operations to move by, while the map has the keyboard focus.
 fn keys(ui: &Ui, response: &Response) -> isize {
     if !response.has_focus() {
         return 0;
@@ -272,7 +273,7 @@ fn keys(ui: &Ui, response: &Response) -> isize {
     })
 }
 
-/// Moves the window; gives the ends of a stretch that is being drawn or done.
+/// Moves the view; returns the ends of a range that is being drawn or was finished.
 fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view: &ArenaView, axis: &Axis<'_>) -> Drawn {
     let start = response.id.with("stretch");
     let origin = ui.input(|i| i.pointer.press_origin().filter(|_| i.modifiers.shift));
@@ -298,14 +299,14 @@ fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view:
     }
     if let Some(pos) = response.hover_pos().filter(|p| rect.contains(*p)) {
         let (scroll, zoom, shift) = ui.input(|i| {
-            // With Shift held some systems turn the wheel sideways.
+            // With Shift held some systems scroll horizontally.
             let wheel = i.smooth_scroll_delta();
             (wheel.y + if i.modifiers.shift { wheel.x } else { 0.0 }, i.zoom_delta(), i.modifiers.shift)
         });
         let factor = zoom * (scroll * 0.004).exp();
         if (factor - 1.0).abs() > 1e-4 {
             let at = Vec2::new((pos.x - rect.left()) / rect.width(), (rect.bottom() - pos.y) / rect.height());
-            // With shift only time is zoomed, which is what a long step needs.
+            // With Shift only the horizontal axis is zoomed, which is useful for a long step.
             let factor = if shift { Vec2::new(factor, 1.0) } else { Vec2::splat(factor) };
             *window = window.zoomed(factor, at).held(view, axis);
         }
@@ -316,7 +317,7 @@ fn navigate(ui: &Ui, response: &Response, rect: Rect, window: &mut Window, view:
     Drawn::Nothing
 }
 
-/// A stretch of bytes that is drawn with Shift held.
+/// A range of bytes that is drawn with Shift held.
 enum Drawn {
     Nothing,
     Going([Pos2; 2]),
@@ -355,7 +356,7 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
     while place < w.time[1] {
         let (at, text) = if by_time { (place, format::micros(place)) } else { (place + 0.5, format!("{place:.0}")) };
         let galley = painter.layout_no_wrap(text, font.clone(), c.weak);
-        // The last mark stays inside of what can be drawn on.
+        // The last mark stays inside the area that can be drawn on.
         let most = (painter.clip_rect().right() - galley.size().x).max(rect.left());
         let left = (frame.x(at) - galley.size().x / 2.0).min(most);
         painter.galley(Pos2::new(left, rect.bottom() + 4.0), galley, c.weak);
@@ -363,11 +364,11 @@ fn axes(painter: &Painter, frame: &Frame<'_>, c: &Colors) {
     }
 }
 
-/// Labels drawn at most, so that a dense map stays cheap and legible.
+/// The largest number of labels, so that a dense map is fast to draw and readable.
 const LABELS: usize = 160;
 
 fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &Highlight<'_>, c: &Colors) {
-    // The mesh is below the labels, so its place in the list is taken first.
+    // The mesh is below the labels, so its index in the list is reserved first.
     let place = painter.add(Shape::Noop);
     let mut mesh = Mesh::default();
     let mut labels = 0;
@@ -378,7 +379,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
         if r.width() <= 0.0 || r.height() <= 0.0 {
             continue;
         }
-        // A hairline of ground stays between neighbours, unless it would swallow the rectangle.
+        // A thin gap is left between neighbours, unless it would hide the rectangle.
         let inset = Vec2::new(if full.width() > 3.0 { 0.5 } else { 0.0 }, if full.height() > 3.0 { 0.5 } else { 0.0 });
         let r = r.shrink2(inset);
         let lit = match highlight.op {
@@ -393,7 +394,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
             _ => fill,
         };
         mesh.add_colored_rect(r, fill);
-        // Where a lit part is at the same place, its own name comes there.
+        // If a highlighted part is at the same place, its own name is written there.
         let is_covered = |p: &LitPart| p.buffer == b.id && frame.of_bytes(b, p.bytes).y_range().contains(r.center().y);
         if labels < LABELS && !highlight.parts.iter().any(is_covered) {
             labels += usize::from(label(painter, r, &b.name, if lit { ink(fill) } else { c.weak }));
@@ -420,7 +421,7 @@ fn rectangles(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight:
     outline(painter, frame, view, highlight, c);
 }
 
-/// Writes a name into a rectangle; false where it has no room.
+/// Writes a name into a rectangle; returns false if it does not fit.
 fn label(painter: &Painter, r: Rect, name: &str, color: Color32) -> bool {
     if r.width() <= 56.0 || r.height() <= 14.0 {
         return false;
@@ -435,7 +436,7 @@ fn outline(painter: &Painter, frame: &Frame<'_>, view: &ArenaView, highlight: &H
     let buffers = highlight.buffers.iter().filter_map(|id| view.rect(*id)).map(|b| frame.of(b));
     let part = |p: &LitPart| Some(frame.of_bytes(view.rect(p.buffer)?, p.bytes));
     for rect in buffers.chain(highlight.parts.iter().filter_map(part)) {
-        // A line of its full width is drawn where a part is thinner than that.
+        // A line of its full width is drawn if a part is thinner than that.
         let rect = rect.expand2(Vec2::new(0.0, (2.0 - rect.height()).max(0.0) / 2.0));
         painter.rect_stroke(rect, 1, Stroke::new(2.0, c.accent), StrokeKind::Inside);
     }
@@ -446,7 +447,7 @@ fn blend(a: Color32, b: Color32, share: f32) -> Color32 {
     Color32::from_rgb(mix(a.r(), b.r()), mix(a.g(), b.g()), mix(a.b(), b.b()))
 }
 
-/// Black or white, whichever is easier to read on a colour.
+/// Black or white, whichever contrasts more with a colour.
 fn ink(on: Color32) -> Color32 {
     let light = 0.299 * f32::from(on.r()) + 0.587 * f32::from(on.g()) + 0.114 * f32::from(on.b());
     if light > 110.0 { Color32::BLACK } else { Color32::WHITE }

@@ -8,32 +8,32 @@ use std::ops::RangeInclusive;
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
 
-/// The place of a value along an axis.
+/// The position of a value along an axis.
 pub(super) fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
 }
 
-/// Points between the marks of a vertical axis below which labels fade.
+/// The distance of marks on a vertical axis, in points, below which labels fade.
 const LOG_MARK: f64 = 30.0;
 /// Powers of ten that a number of 64 bits can hold.
 const POWERS: (f64, f64) = (-320.0, 308.0);
-/// Decades below which a logarithmic axis has its marks at round values, as a linear one.
+/// The number of decades below which a logarithmic axis has its marks at round values, like a linear one.
 const NARROW: f64 = 0.7;
 
-/// The distance of marks at round values on a logarithmic axis that spans too little for powers of ten; `None` on any
-/// other.
+/// The distance of marks at round values on a logarithmic axis whose range is too small for powers of ten; `None` for
+/// other axes.
 fn narrow_step(low: f64, high: f64) -> Option<f64> {
     (high - low < NARROW).then(|| round_step(((10f64.powf(high) - 10f64.powf(low)) / 5.0).max(1e-300)))
 }
 
-/// Powers of ten from one mark of a logarithmic axis to the next, where a decade takes so many points.
+/// The number of powers of ten between marks of a logarithmic axis, if a decade has this many points.
 fn power_step(decade: f64) -> i32 {
     const STEPS: [i32; 9] = [1, 2, 5, 10, 20, 50, 100, 200, 500];
     STEPS.into_iter().find(|n| f64::from(*n) * decade >= LOG_MARK).unwrap_or(STEPS[STEPS.len() - 1])
 }
 
-/// Marks of a logarithmic axis of this length in points: powers of ten, thinned out where there are many, and with twos
-/// and fives between them, or at round values, where there are few.
+/// Marks of a logarithmic axis of this length in points: powers of ten, fewer if there are many, and with twos and
+/// fives between them, or at round values, if there are few.
 fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
     if let Some(step) = narrow_step(low, high) {
         let (first, last) = (10f64.powf(low) / step, 10f64.powf(high) / step);
@@ -57,7 +57,7 @@ fn log_marks((low, high): (f64, f64), length: f32) -> Vec<GridMark> {
     marks
 }
 
-/// A mark of a logarithmic axis as its value, and the distance of the marks beside it; 0 where that grows with the
+/// A mark of a logarithmic axis as its value, and the distance to the neighbouring marks; 0 if that grows with the
 /// value.
 fn log_value(mark: GridMark, range: &RangeInclusive<f64>) -> (f64, f64) {
     (10f64.powf(mark.value), narrow_step(*range.start(), *range.end()).unwrap_or(0.0))
@@ -72,13 +72,13 @@ fn round_step(wanted: f64) -> f64 {
 /// Marks of the step axis: at whole numbers, at most about `room` of them.
 pub(super) fn step_marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     let step_size = round_step(((high - low) / room.max(1.0)).max(1.0));
-    // The bounds come back from pixels: a mark at the very edge must not be lost to rounding.
+    // The bounds are computed from pixels: a mark at the edge must not be lost to rounding.
     let first = (low.max(0.0) / step_size - 1e-6).ceil() as i64;
     let last = (high / step_size + 1e-6).floor() as i64;
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step_size, step_size }).collect()
 }
 
-/// A mark on the step axis: short where the marks stay apart, otherwise exact.
+/// A mark on the step axis: shortened if the marks remain distinguishable, otherwise exact.
 pub(super) fn step_tick(mark: GridMark) -> String {
     let step = mark.value.round().max(0.0);
     let shown = if step >= 999_500.0 { 1e5 } else { 100.0 };
@@ -97,13 +97,13 @@ pub(super) fn linear_marks(input: &GridInput, most: f64) -> Vec<GridMark> {
     (first..=last.min(first + 64)).map(|i| GridMark { value: i as f64 * step, step_size: step }).collect()
 }
 
-/// The decimals that distinguish values of this distance; none where it is not known.
+/// The number of decimals that distinguish values with this distance; `i32::MIN` if it is not known.
 fn decimals(step: f64) -> i32 {
     if step > 0.0 && step.is_finite() { -(step.log10() + 1e-9).floor() as i32 } else { i32::MIN }
 }
 
-/// A mark on the vertical axis, as short as it can be and still another one than that a `step` away; a step of 0 is
-/// not known.
+/// A mark on the vertical axis, as short as possible but different from that at a distance of `step`; a step of 0 means
+/// that it is not known.
 pub(crate) fn tick(value: f64, step: f64) -> String {
     let a = value.abs();
     let apart = decimals(step);
@@ -111,14 +111,14 @@ pub(crate) fn tick(value: f64, step: f64) -> String {
         "0".into()
     } else if !(1e-3..1e6).contains(&a) {
         let digits = apart.saturating_add(a.log10().floor() as i32).clamp(0, 8) as usize;
-        // The neighbours of a mark on a logarithmic axis are far away, and its two or three digits are its own.
+        // The neighbours of a mark on a logarithmic axis are far away, so two or three digits are enough.
         scientific(value, if step > 0.0 { digits } else { 1 })
     } else if a >= 1000.0 && step > 0.0 && step < a * 1e-3 {
         format!("{value:.0$}", apart.clamp(0, 5) as usize)
     } else if a >= 1000.0 {
         format::count(value).replace(".0 ", " ")
     } else {
-        // Three digits that count are enough for a mark, where neighbours do not need more.
+        // Three significant digits are enough for a mark, unless its neighbours need more.
         let digits = (2 - a.log10().floor() as i32).max(apart).clamp(0, 8) as usize;
         let text = format!("{value:.digits$}");
         if !text.contains('.') {
@@ -128,7 +128,7 @@ pub(crate) fn tick(value: f64, step: f64) -> String {
     }
 }
 
-/// A time in microseconds on an axis, with its unit and without digits that say nothing.
+/// A time in microseconds on an axis, with its unit and without superfluous digits.
 pub(crate) fn time_tick(us: f64, step: f64) -> String {
     let (scale, unit) = match us {
         us if us >= 0.9995e6 => (1e6, "s"),
@@ -145,22 +145,22 @@ pub(crate) fn time_tick(us: f64, step: f64) -> String {
     format!("{text} {unit}")
 }
 
-/// The width that a mark's label takes at most, in points.
+/// The largest width of a mark's label, in points.
 fn width_of(text: &str) -> f32 {
     const LETTER: f32 = 8.0;
     text.chars().count() as f32 * LETTER
 }
 
-/// A mark's label along the bottom, which is over its place, unless it would reach over the edge of a plot that
-/// is `width` points wide.
+/// A mark's label along the bottom, which is centred on its position, unless it would extend beyond the edge of a plot
+/// that is `width` points wide.
 pub(super) fn inside(text: String, at: f64, range: &RangeInclusive<f64>, width: f32) -> String {
     let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
     let left = ((range.end() - at) / span) as f32 * width;
     if left + 0.5 >= width_of(&text) / 2.0 { text } else { String::new() }
 }
 
-/// A plot with marks and numbers at its vertical axis, `inner` points high; `log` where it shows logarithms. `tick`
-/// gives the text of a value, for marks at this distance.
+/// A plot with marks and numbers at its vertical axis, `inner` points high; `log` if it shows logarithms. `tick`
+/// returns the text of a value, for marks with this distance.
 pub(super) fn with_values(plot: Plot<'_>, log: bool, tick: fn(f64, f64) -> String, inner: f32) -> Plot<'_> {
     plot.y_grid_spacer(move |input| if log { log_marks(input.bounds, inner) } else { linear_marks(&input, 6.0) })
         .y_axis_formatter(move |mark: GridMark, range| {
@@ -169,14 +169,14 @@ pub(super) fn with_values(plot: Plot<'_>, log: bool, tick: fn(f64, f64) -> Strin
         })
 }
 
-/// A mark's label along the side of a plot that is `height` points high, unless it would reach over the upper edge.
+/// A mark's label along the side of a plot that is `height` points high, unless it would extend beyond the upper edge.
 pub(super) fn below(text: String, at: f64, range: &RangeInclusive<f64>, height: f32) -> String {
     const HALF: f64 = 4.5;
     let span = (range.end() - range.start()).max(f64::MIN_POSITIVE);
     if (range.end() - at) / span * f64::from(height) >= HALF { text } else { String::new() }
 }
 
-/// The end of a step axis of `width` points on which the label of the last mark has room.
+/// The end of a step axis of `width` points at which the label of the last mark fits.
 pub(super) fn step_end(steps: f64, room: f64, width: f32) -> f64 {
     let marks = step_marks((0.0, steps), room);
     let Some(last) = marks.last() else { return steps };
@@ -245,20 +245,20 @@ mod tests {
     }
 
     #[test]
-    fn no_label_reaches_over_the_edge() {
+    fn no_label_extends_beyond_the_edge() {
         let range = 0.0..=1000.0;
         let shown = |at: f64| !inside("1 k".into(), at, &range, 300.0).is_empty();
         assert_eq!([900.0, 970.0, 1000.0].map(shown), [true, false, false]);
         let shown = |at: f64| !below("1 k".into(), at, &range, 100.0).is_empty();
         assert_eq!([900.0, 960.0, 1000.0].map(shown), [true, false, false]);
-        // An axis of whole steps is longer by what the label of the last one takes.
+        // An axis of whole steps is longer by the width of the last label.
         let end = step_end(3000.0, 3.0, 266.0);
         assert!(end > 3000.0 && end < 3200.0 && !inside("3 k".into(), 3000.0, &(0.0..=end), 266.0).is_empty(), "{end}");
         assert_eq!(step_end(3400.0, 3.0, 266.0), 3400.0);
     }
 
     #[test]
-    fn marks_stand_at_round_values() {
+    fn marks_are_at_round_values() {
         let values =
             |marks: Vec<GridMark>| marks.iter().map(|m| (m.value * 1000.0).round() / 1000.0).collect::<Vec<_>>();
         assert_eq!(values(log_marks((0.9, 2.1), 200.0)), [1.0, 1.301, 1.699, 2.0]);

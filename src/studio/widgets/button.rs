@@ -1,4 +1,4 @@
-//! Buttons and small signs.
+//! Buttons and small symbols.
 
 use crate::ir::{Phase, Role};
 use crate::studio::commands::shortcut_text::keys_text;
@@ -7,19 +7,19 @@ use crate::studio::theme;
 use crate::studio::view_models::step_graph::letter;
 use egui::{Align2, Button, FontId, Response, RichText, Sense, Ui, Vec2};
 
-/// A button that shows an icon only; `name` is what assistive tools read.
+/// A button that shows only an icon; `name` is the name for assistive tools.
 pub fn icon_ui(ui: &mut Ui, icon: &str, name: &str, tooltip: &str) -> Response {
     let response = ui.add(Button::new(RichText::new(icon).size(14.0)).frame(false).min_size(Vec2::splat(24.0)));
     named(&response, name, ui.is_enabled());
     response.on_hover_text(tooltip)
 }
 
-/// Gives a control the name that assistive tools read.
+/// Sets the name of a control for assistive tools.
 pub fn named(response: &Response, name: &str, enabled: bool) {
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, enabled, name));
 }
 
-/// A command as a button with its icon only.
+/// A command as a button with only its icon.
 pub fn command_icon_ui(ui: &mut Ui, command: UiCommand, enabled: bool, commands: &mut CommandQueue) -> Response {
     let info = command.info();
     let tooltip = command.tooltip(ui.ctx());
@@ -43,7 +43,7 @@ pub fn command_ui(ui: &mut Ui, command: UiCommand, enabled: bool, commands: &mut
     response
 }
 
-/// A command below what an empty panel says, as the next thing to do.
+/// A command below the text of an empty panel, as the next action.
 pub fn below_empty_ui(ui: &mut Ui, command: UiCommand, commands: &mut CommandQueue) {
     ui.vertical_centered(|ui| {
         ui.add_space(8.0);
@@ -51,7 +51,7 @@ pub fn below_empty_ui(ui: &mut Ui, command: UiCommand, commands: &mut CommandQue
     });
 }
 
-/// The width that a button with this text takes with the space behind it.
+/// The width of a button with this text, including the space after it.
 #[must_use]
 pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
     let wrap = Some(egui::TextWrapMode::Extend);
@@ -59,8 +59,8 @@ pub fn button_width(ui: &Ui, text: impl Into<egui::WidgetText>) -> f32 {
     galley.size().x + 2.0 * ui.spacing().button_padding.x + ui.spacing().item_spacing.x
 }
 
-/// The answers of a dialog in one line at its right end, in the order in which the keyboard goes through them.
-/// `given` sees each button as it is shown, and says whether it was chosen; gives the one that was.
+/// The answers of a dialog in one line at its right end, in the order of the Tab key. `given` is called for each button
+/// as it is shown, and returns whether it was chosen; returns the chosen one.
 pub fn answers_ui(ui: &mut Ui, answers: &[&str], mut given: impl FnMut(Response, usize) -> bool) -> Option<usize> {
     ui.horizontal(|ui| {
         let width: f32 = answers.iter().map(|text| button_width(ui, *text)).sum();
@@ -89,7 +89,7 @@ pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bo
     }
 }
 
-/// A line of text to type, with a hint; `name` is what assistive tools read, whatever the hint says.
+/// A line of text to type, with a hint; `name` is the name for assistive tools, regardless of the hint.
 pub fn text_line_ui(ui: &mut Ui, text: &mut String, name: &str, hint: &str, width: f32) -> Response {
     let edit = egui::TextEdit::singleline(text).hint_text(hint).desired_width(width).id_salt(name);
     let response = ui.add(edit);
@@ -97,12 +97,12 @@ pub fn text_line_ui(ui: &mut Ui, text: &mut String, name: &str, hint: &str, widt
     response
 }
 
-/// A slider of this width, with the name that assistive tools read.
+/// A slider of this width, with a name for assistive tools.
 pub fn slider_ui(ui: &mut Ui, slider: egui::Slider<'_>, name: &str, width: f32) -> Response {
     ui.scope(|ui| {
         ui.spacing_mut().slider_width = width;
         ui.spacing_mut().slider_rail_height = 4.0;
-        // The rail takes the fill of a control, which is that of the ground here.
+        // The rail has the fill of a control, which equals the background here.
         ui.visuals_mut().widgets.inactive.bg_fill = theme::colors(ui).hairline;
         ui.name_inputs(name, |ui| ui.add(slider))
     })
@@ -118,7 +118,7 @@ pub fn phase_ui(ui: &mut Ui, phase: Phase) -> Response {
     response.on_hover_text(phase_legend(phase))
 }
 
-/// A phase's name, and what every letter stands for.
+/// A phase's name, and the meaning of every letter.
 #[must_use]
 pub fn phase_legend(phase: Phase) -> String {
     let all = Phase::ALL.map(|p| format!("{} {}", letter(p), p.name()));

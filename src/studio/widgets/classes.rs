@@ -1,10 +1,10 @@
-//! Classes as colours that colour-blind eyes distinguish, each with a marker of its own besides.
+//! Classes as colours that colour-blind users can distinguish, each also with a marker.
 
 use egui::{Color32, Pos2, Response, Sense, Ui, Vec2};
 use egui_plot::MarkerShape;
 
-/// Ten colours that stay apart under every kind of colour blindness (M. A. Petroff, "Accessible color sequences for
-/// data visualization", 2021).
+/// Ten colours that can be distinguished with every kind of colour blindness (M. A. Petroff, "Accessible color
+/// sequences for data visualization", 2021).
 const COLORS: [Color32; 10] = [
     Color32::from_rgb(0x3F, 0x90, 0xDA),
     Color32::from_rgb(0xFF, 0xA9, 0x0E),
@@ -18,14 +18,14 @@ const COLORS: [Color32; 10] = [
     Color32::from_rgb(0x92, 0xDA, 0xDD),
 ];
 
-/// Classes that have a colour of their own.
+/// The number of classes with different colours.
 pub const DISTINCT: usize = COLORS.len();
 
 /// The ends of a scale of values: Okabe and Ito's blue and orange.
 pub const LOW: Color32 = Color32::from_rgb(0x00, 0x72, 0xB2);
 pub const HIGH: Color32 = Color32::from_rgb(0xE6, 0x9F, 0x00);
 
-/// Markers; their number has no divisor in common with that of the colours, so that pairs repeat late.
+/// Markers; their number has no divisor in common with that of the colours, so that combinations repeat late.
 const MARKERS: [MarkerShape; 7] = [
     MarkerShape::Circle,
     MarkerShape::Square,
@@ -82,7 +82,7 @@ pub fn mix(from: Color32, to: Color32, t: f32) -> Color32 {
     Color32::from_rgb(channel(from.r(), to.r()), channel(from.g(), to.g()), channel(from.b(), to.b()))
 }
 
-/// Black or white, whichever is easier to read on a colour.
+/// Black or white, whichever contrasts more with a colour.
 #[must_use]
 pub fn ink_on(ground: Color32) -> Color32 {
     let linear = |v: u8| {
@@ -94,7 +94,7 @@ pub fn ink_on(ground: Color32) -> Color32 {
     if light > 0.179 { Color32::BLACK } else { Color32::WHITE }
 }
 
-/// The colour of a signed value: blue below 0, orange above, the ground at 0. `share` goes from -1 to 1.
+/// The colour of a signed value: blue below 0, orange above, the background at 0. `share` is from -1 to 1.
 #[must_use]
 pub fn signed(ground: Color32, share: f32) -> Color32 {
     mix(ground, if share < 0.0 { LOW } else { HIGH }, share.abs())

@@ -1,4 +1,4 @@
-//! Curves of several runs over each other, against the step or the running time.
+//! Curves of several runs in one plot, against the step or the running time.
 
 use crate::studio::theme;
 use crate::studio::view_models::loaded_run::LoadedRun;
@@ -16,8 +16,8 @@ use crate::train::export::LINE_COLORS;
 use egui::{Color32, RichText, Ui};
 use egui_plot::{GridInput, GridMark, Line, LineStyle, Plot, PlotPoint, PlotPoints, PlotUi, Points, Text, VLine};
 
-/// The colour of the run at this place among the selected ones. On dark ground the two blues change places, and black
-/// is white.
+/// The colour of the run at this index among the selected ones. On a dark background the two blues are exchanged, and
+/// black becomes white.
 #[must_use]
 fn run_color(ui: &Ui, index: usize) -> Color32 {
     let mut index = index % LINE_COLORS.len();
@@ -33,7 +33,7 @@ fn run_color(ui: &Ui, index: usize) -> Color32 {
     if color == Color32::BLACK { theme::colors(ui).text } else { color }
 }
 
-/// A run's letter over a stroke of its colour: the colour alone means nothing to anybody.
+/// A run's letter over a stroke of its colour, because the colour alone is not sufficient.
 pub fn letter_ui(ui: &mut Ui, letter: char, index: usize) {
     let color = run_color(ui, index);
     let response = ui.label(RichText::new(letter.to_string()).font(theme::strong(12.0)));
@@ -41,7 +41,7 @@ pub fn letter_ui(ui: &mut Ui, letter: char, index: usize) {
     ui.painter().hline(rect.x_range(), rect.bottom(), egui::Stroke::new(3.0, color));
 }
 
-/// What the plots of a comparison have in common: the place under the pointer, in whichever plot that is.
+/// The common state of the plots of a comparison: the position under the pointer, in any of the plots.
 #[derive(Default)]
 pub struct CompareView {
     cursor: Option<f64>,
@@ -49,29 +49,29 @@ pub struct CompareView {
 }
 
 impl CompareView {
-    /// Begins a frame: the pointer counts where it was in the last one.
+    /// Starts a frame: the pointer's position is that of the last one.
     pub fn begin(&mut self) {
         self.cursor = self.found.take();
     }
 }
 
-/// Stretches of a layer's curve that are drawn at most.
+/// The largest number of ranges of a layer's curve that are drawn.
 const STRETCHES: usize = 400;
-/// The room that a letter at the end of a curve takes, in points.
+/// The space for a letter at the end of a curve, in points.
 const LETTER: f32 = 12.0;
 
-/// The place of a step of a run along the axis: the step itself, or its running time in seconds.
+/// The position of a step of a run along the axis: the step itself, or its running time in seconds.
 fn across(run: &LoadedRun, step: f64, by_time: bool) -> f64 {
     let before = run.outline.before as f64;
     if by_time { run.outline.ms((step - before - 1.0).max(0.0) as usize) * 1e-3 } else { step }
 }
 
-/// Few marks: those of time are longer than those of a height.
+/// Few marks, because those of time are wide.
 fn time_marks(input: &GridInput) -> Vec<GridMark> {
     linear_marks(input, 3.0)
 }
 
-/// The least width of the vertical axis, and the least height of the other one, in points.
+/// The smallest width of the vertical axis, and the smallest height of the other one, in points.
 const AXES: [f32; 2] = [52.0, 18.0];
 
 /// Shows a plot of this height.
@@ -130,8 +130,8 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
     }
 }
 
-/// Puts a run's letter where its curve ends. Curves that end at the same place share a label: letters over each other
-/// are read as none.
+/// Draws a run's letter at the end of its curve. Curves that end at the same place share a label, because overlapping
+/// letters cannot be read.
 fn add_letter(
     plot: &PlotUi<'_>,
     ends: &mut Vec<(PlotPoint, String, Color32)>,
@@ -162,7 +162,7 @@ fn letters(plot: &mut PlotUi<'_>, ends: Vec<(PlotPoint, String, Color32)>) {
     }
 }
 
-/// The values at the pointer in what is left of the line, whole as a tooltip.
+/// The values at the pointer in the rest of the line, complete as a tooltip.
 fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor: f64) {
     let lines = listed(runs, spec, cursor);
     ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
@@ -171,8 +171,7 @@ fn cursor_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, cursor:
     });
 }
 
-/// The title, with the layer that is shown, or the colours of all of them; gives their names where it has no room for
-/// those.
+/// The title, with the layer that is shown, or the colours of all of them; returns their names if they do not fit.
 fn head_ui<'a>(
     ui: &mut Ui,
     runs: &[Compared<'a>],
@@ -187,7 +186,7 @@ fn head_ui<'a>(
             (Shown::Layer(_), [one]) => Some(one.run.outline.layers.names.as_slice()),
             _ => None,
         };
-        // The names below the title stay where they are while something is pointed at.
+        // The names below the title stay where they are while the pointer is over a plot.
         rest = layers.filter(|names| !layer_keys_fit(ui, names));
         match (cursor, spec.shown, layers) {
             (Some(x), ..) => cursor_ui(ui, runs, spec, x),
@@ -199,7 +198,7 @@ fn head_ui<'a>(
     rest
 }
 
-/// Draws a curve with its points; gives its end.
+/// Draws a curve with its points; returns its end.
 fn curve_lines(
     plot: &mut PlotUi<'_>,
     of: &Compared<'_>,
@@ -235,7 +234,7 @@ fn curve_lines(
     end
 }
 
-/// Draws the layer of this name, of a run alone every layer; gives the end of its curve where it needs a letter.
+/// Draws the layer with this name, for a single run every layer; returns the end of its curve if it needs a letter.
 fn layers_lines(
     plot: &mut PlotUi<'_>,
     of: &Compared<'_>,

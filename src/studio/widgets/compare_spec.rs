@@ -1,4 +1,4 @@
-//! What a plot of several runs shows of each.
+//! What a plot of several runs shows for each.
 
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::series::smoothed::Smoothed;
@@ -10,12 +10,12 @@ pub struct Compared<'a> {
     pub run: &'a LoadedRun,
 }
 
-/// What a plot shows of every run.
+/// What a plot shows for every run.
 #[derive(Clone, Copy)]
 pub enum Shown<'a> {
     /// A curve over every step, and points at some.
     Curve(fn(&LoadedRun) -> &Smoothed, fn(&LoadedRun) -> &[[f64; 2]]),
-    /// How far the layer of this name moved; of a run alone every layer.
+    /// The changes of the layer with this name; for a single run of all layers.
     Layer(&'a str),
 }
 

@@ -1,4 +1,4 @@
-//! What the curves of several runs are at one place: the values under the pointer.
+//! The values of several runs' curves at one position: the values under the pointer.
 
 use crate::studio::view_models::format;
 use crate::studio::view_models::loaded_run::LoadedRun;
@@ -6,16 +6,16 @@ use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
 use crate::studio::widgets::plot_spec::point_at;
 use crate::studio::widgets::smoothing::smoothed_points;
 
-/// Values that are listed at the pointer.
+/// The largest number of values that are listed at the pointer.
 const LISTED: usize = 12;
 /// Characters of a run's name beside its letter.
 const NAME_LENGTH: usize = 18;
 
-/// The last step of a run that was made at this place of the axis; `None` before its first and behind its last one.
+/// The last step of a run at this position of the axis; `None` before its first and after its last one.
 fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
     let outline = &run.outline;
     let step = if by_time {
-        // Running times rise from step to step.
+        // Running times increase from step to step.
         let (mut low, mut high) = (0, (outline.last_step - outline.before) as usize);
         while low < high {
             let middle = usize::midpoint(low, high);
@@ -28,8 +28,8 @@ fn step_at(run: &LoadedRun, x: f64, by_time: bool) -> Option<u64> {
     (outline.before < step && step <= outline.last_step).then_some(step)
 }
 
-/// Every curve's name and value at a place of the axis, in the order of the runs; the layers of a run alone with the
-/// largest first.
+/// Every curve's name and value at a position of the axis, in the order of the runs; for a single run its layers with
+/// the largest first.
 pub(super) fn values_at(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -> Vec<(String, f64)> {
     let is_alone = runs.len() == 1;
     let mut out = Vec::new();
@@ -67,7 +67,7 @@ pub(super) fn values_at(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -
     out
 }
 
-/// The place of the axis, and a line for every curve there.
+/// The position on the axis, and a line for every curve there.
 pub(super) fn listed(runs: &[Compared<'_>], spec: &CompareSpec<'_>, x: f64) -> Vec<String> {
     let values = values_at(runs, spec, x);
     let x = x.max(0.0);

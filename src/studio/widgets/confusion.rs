@@ -1,4 +1,4 @@
-//! A confusion matrix: true classes down, predicted ones across; the share of the row is the colour, and the count is
+//! A confusion matrix: true classes down, predicted ones across; the colour is the share of the row, and the count is
 //! in the cell.
 
 use crate::studio::theme;
@@ -7,19 +7,19 @@ use crate::studio::view_models::predictions::PredictionsView;
 use crate::studio::widgets::classes::{ink_on, mix};
 use egui::{Align2, FontId, Rect, Sense, Stroke, StrokeKind, Ui, Vec2};
 
-/// The room for the names of the classes, and for recall beside the rows, in points.
+/// The space for the names of the classes, and for recall beside the rows, in points.
 const NAMES: f32 = 56.0;
 const SCORE: f32 = 48.0;
 
-/// The least and the largest side of a cell.
+/// The smallest and the largest side of a cell.
 const LEAST: f32 = 18.0;
 const MOST: f32 = 52.0;
-/// The size of the letters in a cell, and the smallest that can be read, in points; and a digit's share of it.
+/// The font size in a cell, and the smallest readable one, in points; and the width of a digit relative to it.
 const LETTERS: f32 = 12.0;
 const SMALLEST: f32 = 7.5;
 const DIGIT: f32 = 0.64;
 
-/// The width that a matrix of this many classes takes at most, in points.
+/// The largest width of a matrix of this many classes, in points.
 #[must_use]
 pub fn matrix_width(classes: usize) -> f32 {
     (MOST * classes as f32).max(160.0) + NAMES + SCORE + 16.0
@@ -41,7 +41,7 @@ struct Cell {
     total: u32,
 }
 
-/// A count as a cell of this width has room for it, with the size of its letters; nothing where it has none.
+/// The text of a count in a cell of this width, with its font size; `None` if it does not fit.
 fn count_text(count: u32, width: f32) -> Option<(String, f32)> {
     let size = |text: &str| ((width - 2.0) / (DIGIT * text.chars().count() as f32)).min(LETTERS);
     let exact = if count >= 10_000 { format::count(f64::from(count)) } else { count.to_string() };
@@ -50,12 +50,12 @@ fn count_text(count: u32, width: f32) -> Option<(String, f32)> {
     found.filter(|(size, _)| *size >= SMALLEST).map(|(size, text)| (text, size)).next()
 }
 
-/// Shows a cell; a click chooses it, and again chooses all.
+/// Shows a cell; a click selects it, and a second click selects all.
 fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mut Option<(usize, usize)>) {
     let c = theme::colors(ui);
     let Cell { truth, guess, count, total } = *cell;
     let share = if total > 0 { count as f32 / total as f32 } else { 0.0 };
-    // A root, so that a few mistakes among many right answers are seen.
+    // The root, so that a few mistakes among many correct predictions are visible.
     let fill = mix(c.card, if truth == guess { c.accent } else { c.error }, share.sqrt());
     let response = ui.interact(rect, ui.scope_id().with((truth, guess)), Sense::click());
     ui.painter().rect_filled(rect, 2, fill);
@@ -81,7 +81,7 @@ fn cell_ui(ui: &Ui, rect: Rect, view: &PredictionsView, cell: &Cell, chosen: &mu
     }
 }
 
-/// Shows the matrix; clicking a cell chooses it, clicking it again chooses all. True where the choice changed.
+/// Shows the matrix; clicking a cell selects it, clicking it again selects all. Returns true if the selection changed.
 pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(usize, usize)>) -> bool {
     let classes = view.quality.confusion.len();
     if classes == 0 {
@@ -124,7 +124,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         }
         let y = origin.y + side + 4.0;
         ui.painter().text(egui::pos2(origin.x - 6.0, y), Align2::RIGHT_TOP, "precision", font(12.0), c.weak);
-        // Three digits of neighbours stay apart in small cells too.
+        // Three-digit numbers of neighbours do not touch, even in small cells.
         let small = ((cell - 4.0) * 0.58).clamp(7.5, 12.0);
         for (guess, score) in view.quality.scores.iter().enumerate() {
             let number = score.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_as_wide_as_its_cell() {
+    fn a_count_fits_its_cell() {
         assert_eq!(count_text(221, 51.0), Some(("221".to_owned(), LETTERS)));
         let (text, size) = count_text(221, 17.0).unwrap();
         assert_eq!(text, "221");

@@ -1,7 +1,7 @@
 //! The editor of one field: text, switch or choice, in place.
 //!
-//! What is typed is kept while it is wrong, with what would be right below it; the document changes only with sound
-//! values.
+//! An invalid text is kept while it is being typed, with a message below it about what is allowed; the document
+//! receives only valid values.
 
 use crate::model::LayerPath;
 use crate::studio::commands::{CommandQueue, UiCommand};
@@ -29,19 +29,19 @@ struct Draft {
 pub struct Drafts(HashMap<(Owner, &'static str), Draft>);
 
 impl Drafts {
-    /// Fields whose text is no value.
+    /// Fields with an invalid text.
     #[must_use]
     pub fn mistakes(&self) -> usize {
         self.0.values().filter(|d| d.error.is_some()).count()
     }
 
-    /// True where this field's text is no value.
+    /// True if the text of this field is invalid.
     #[must_use]
     pub fn is_mistake(&self, owner: &Owner, name: &'static str) -> bool {
         self.0.get(&(owner.clone(), name)).is_some_and(|d| d.error.is_some())
     }
 
-    /// The first layer with a field whose text is no value.
+    /// The first layer with an invalid text in a field.
     #[must_use]
     pub fn first_layer(&self) -> Option<LayerPath> {
         let layers = self.0.iter().filter(|(_, d)| d.error.is_some()).filter_map(|((owner, _), _)| match owner {
@@ -52,12 +52,12 @@ impl Drafts {
         layers.min_by(|a, b| a.0.cmp(&b.0)).cloned()
     }
 
-    /// Forgets every text.
+    /// Discards every text.
     pub fn clear(&mut self) {
         self.0.clear();
     }
 
-    /// Forgets the texts of layers: their places have changed.
+    /// Discards the texts of layers, because their paths have changed.
     pub fn forget_layers(&mut self) {
         self.0.retain(|(owner, _), _| !matches!(owner, Owner::Layer(_)));
     }
@@ -66,13 +66,13 @@ impl Drafts {
 /// How a field is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldOptions<'a> {
-    /// What assistive tools read.
+    /// The name for assistive tools.
     pub name: &'a str,
     /// Marks it as the cause of a mistake.
     pub is_wrong: bool,
     pub label_width: f32,
     pub width: f32,
-    /// Gives the keyboard to the field.
+    /// Gives the keyboard focus to the field.
     pub is_entered: bool,
 }
 
@@ -102,7 +102,7 @@ pub fn field_ui(
     }
 }
 
-/// Shows the editor alone; gives what is wrong with the text.
+/// Shows only the editor; returns what is wrong with the text.
 fn editor_ui(
     ui: &mut Ui,
     field: &Field,
@@ -135,7 +135,7 @@ fn editor_ui(
                 for (index, option) in field.options.iter().enumerate() {
                     if ui.selectable_label(index == chosen, *option).clicked() {
                         commands.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
-                        // A choice by keyboard ends the choosing like one by the pointer.
+                        // A choice by keyboard closes the list, like one by the pointer.
                         ui.close();
                     }
                 }
@@ -165,7 +165,7 @@ fn text_ui(
     let mut text = draft.map_or_else(|| field.value.text(), |d| d.text.clone());
     let error = draft.and_then(|d| d.error);
     if draft.is_none() {
-        // The document changed by other means, such as undo: its value counts.
+        // The document was changed by other means, such as undo: its value is used.
         drafts.0.remove(&key);
     }
     if options.is_wrong || error.is_some() {
@@ -181,11 +181,11 @@ fn text_ui(
         edit.margin(egui::Margin::symmetric(6, 2)).min_size(Vec2::new(0.0, 24.0)).align(egui::Align2::LEFT_CENTER);
     let mut shown = ui.name_inputs(options.name, |ui| edit.show(ui));
     let response = shown.response.response.on_hover_text(field.help);
-    // A hint would take the place of the name.
+    // Otherwise the hint would become the name.
     ui.ctx().accesskit_node_builder(response.id, |node| node.set_label(options.name.to_owned()));
     let by_pointer = ui.input(|i| i.pointer.any_down() || i.pointer.any_released());
     if options.is_entered || (response.gained_focus() && !by_pointer) {
-        // Whom the keys lead here writes another value: the first letter takes the place of this one.
+        // A user who reaches the field by keyboard wants to replace the value: typing replaces it.
         let all = CCursorRange::two(CCursor::default(), CCursor::new(text.chars().count()));
         shown.state.cursor.set_char_range(Some(all));
         shown.state.store(ui.ctx(), response.id);
@@ -207,7 +207,7 @@ fn text_ui(
     }
     let is_done = |i: &egui::InputState| i.key_pressed(Key::Enter) || i.key_pressed(Key::Escape);
     if response.lost_focus() && matches!(field.owner, Owner::Layer(_) | Owner::List(_)) && ui.input(is_done) {
-        // Back to the list, whose keys continue from this layer.
+        // The focus returns to the list, whose keys continue from this layer.
         ui.memory_mut(|m| m.request_focus(layers_id()));
     }
     (response, error)
@@ -222,7 +222,7 @@ const fn empty_hint(value: &FieldValue) -> &'static str {
     }
 }
 
-/// Gives the next field the line of a mistake.
+/// Moves the next field below the line of a mistake.
 fn mark_wrong(ui: &mut Ui) {
     let line = Stroke::new(1.0, theme::colors(ui).error);
     let w = &mut ui.visuals_mut().widgets;
@@ -236,7 +236,7 @@ fn mark_wrong(ui: &mut Ui) {
 pub fn problem_ui(ui: &mut Ui, message: &str, help: &str) {
     let c = theme::colors(ui);
     ui.scope(|ui| {
-        // The first of several lines is as high as the others.
+        // The first of several lines is as high as the other fields.
         ui.spacing_mut().interact_size.y = 14.0;
         ui.horizontal_wrapped(|ui| {
             ui.spacing_mut().item_spacing.x = 4.0;
@@ -249,7 +249,7 @@ pub fn problem_ui(ui: &mut Ui, message: &str, help: &str) {
     });
 }
 
-/// What ends a message before its help: a full stop where that is a sentence of its own.
+/// The separator between a message and its help: a full stop if the help is a sentence.
 fn joint(message: &str, help: &str) -> &'static str {
     match help.chars().next() {
         Some(first) if !message.ends_with(['.', ';', ':', '!', '?']) => {
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_and_its_help_are_kept_apart() {
+    fn a_message_and_its_help_are_separated() {
         assert_eq!(
             [joint("found 3", "give 4"), joint("found 3", "Give 4."), joint("Found 3.", "Give 4.")],
             [";", ".", ""]

@@ -1,38 +1,38 @@
-//! Columns at the left of a table that stay in view while the rest of it is moved sideways.
+//! Columns at the left of a table that stay visible while the rest of it is scrolled horizontally.
 
 use crate::studio::theme;
 use egui::{Rangef, Rect, Response, Sense, Stroke, Ui, UiBuilder, Vec2};
 use egui_extras::TableRow;
 
-/// The columns that stay, in a table that is moved by so much.
+/// The fixed columns of a table with this scroll offset.
 #[derive(Clone, Copy)]
 pub struct Frozen {
-    /// Columns from the left.
+    /// The number of columns from the left.
     count: usize,
-    /// Points that the table is moved to the left.
+    /// The distance that the table is scrolled, in points.
     offset: f32,
-    /// What is seen of the table, from the left to the right.
+    /// The visible range of the table, from the left to the right.
     seen: Rangef,
 }
 
-/// How a row looks behind its cells.
+/// The background of a row.
 #[derive(Clone, Copy, Default)]
 pub struct Ground {
     pub is_selected: bool,
-    /// True where a row shows that it can be pressed.
+    /// True if a row shows that it can be clicked.
     pub hovers: bool,
 }
 
 impl Frozen {
-    /// The first `count` columns stay. `ui` holds the contents of a horizontal scroll area that shows `viewport` of
+    /// The first `count` columns are fixed. `ui` has the contents of a horizontal scroll area that shows `viewport` of
     /// them.
     #[must_use]
     pub fn new(ui: &Ui, viewport: Rect, count: usize) -> Self {
         Self { count, offset: viewport.left().max(0.0), seen: ui.clip_rect().x_range() }
     }
 
-    /// Shows the cells of a row, of which `add` draws one by its column; true where one that stays was pressed itself.
-    /// Those that stay are drawn last, over the others.
+    /// Shows the cells of a row, each of which `add` draws given its column; returns true if a fixed one was clicked
+    /// itself. Fixed cells are drawn last, over the others.
     pub fn row_ui(
         &self,
         row: &mut TableRow<'_, '_>,
@@ -59,7 +59,7 @@ impl Frozen {
         is_pressed
     }
 
-    /// The edge behind which the others pass, at the right of the last cell that stays.
+    /// The edge behind which the others disappear, at the right of the last fixed cell.
     fn edge_ui(&self, ui: &Ui, last: Option<&Rect>) {
         let Some(cell) = last else { return };
         let right = cell.right() + self.offset + 0.5 * ui.spacing().item_spacing.x - 0.5;
@@ -68,7 +68,7 @@ impl Frozen {
         painter.vline(right, rows, Stroke::new(1.0, theme::colors(ui).hairline));
     }
 
-    /// Shows a cell that stays, for which `cell` is the place in the table; `ui` is that of the row's last cell.
+    /// Shows a fixed cell; `cell` is its rectangle in the table; `ui` is that of the row's last cell.
     fn cell_ui(&self, ui: &mut Ui, cell: Rect, ground: Ground, add: impl FnOnce(&mut Ui)) -> Response {
         let rect = cell.translate(Vec2::new(self.offset, 0.0));
         let gapless = rect.expand2(0.5 * ui.spacing().item_spacing);

@@ -1,4 +1,4 @@
-//! A map of values as colours, with a cell that the pointer or the keys choose.
+//! A map of values as colours, with a cell that is selected by the pointer or the keys.
 
 use crate::studio::theme;
 use crate::studio::view_models::sequences::heat_map::{HeatMap, MASKED};
@@ -9,37 +9,37 @@ use egui::{
     TextureOptions, Ui, Vec2,
 };
 
-/// What a map remembers between frames.
+/// The state of a map.
 #[derive(Default)]
 pub struct HeatMapState {
     texture: Option<TextureHandle>,
     made_for: Option<(u64, bool, bool)>,
-    /// The column and the row that were chosen.
+    /// The column and the row that are selected.
     cell: Option<[usize; 2]>,
 }
 
-/// What a map shows besides its values.
+/// What a map shows in addition to its values.
 pub struct HeatMapSpec<'a> {
-    /// What assistive tools call it.
+    /// The name for assistive tools.
     pub name: &'a str,
-    /// What is above the columns and beside the rows.
+    /// The titles above the columns and beside the rows.
     pub columns: &'a [String],
     pub rows: &'a [String],
-    /// Whether values below 0 have a colour of their own.
+    /// Whether values below 0 have a separate colour.
     pub is_signed: bool,
-    /// Whether a cell is as wide as high.
+    /// Whether cells are square.
     pub is_square: bool,
-    /// Another number where the values are others.
+    /// Changes with the values.
     pub generation: u64,
-    /// A column and a row in words.
+    /// A column and a row as text.
     pub about: &'a dyn Fn([usize; 2]) -> String,
 }
 
-/// The largest side of a cell, the least in which a name is written, and the room for names, in points.
+/// The largest side of a cell, the smallest in which a name is written, and the space for names, in points.
 const CELL: f32 = 36.0;
 const NAMED: f32 = 12.0;
 const NAMES: f32 = 40.0;
-/// Points of a letter in the names.
+/// The width of a character in the names, in points.
 const LETTER: f32 = 7.5;
 
 /// The colour of every shade.
@@ -70,7 +70,7 @@ impl HeatMapState {
         self.texture.clone()
     }
 
-    /// Moves the chosen cell by the arrow keys.
+    /// Moves the selected cell with the arrow keys.
     fn follow_keys(&mut self, ui: &Ui, map: &HeatMap) {
         let by = |back: Key, on: Key| ui.input(|i| i.num_presses(on) as i64 - i.num_presses(back) as i64);
         let [across, down] = [by(Key::ArrowLeft, Key::ArrowRight), by(Key::ArrowUp, Key::ArrowDown)];
@@ -80,8 +80,8 @@ impl HeatMapState {
     }
 }
 
-/// Shows a map in the room that there is, with what is known of the cell under the pointer, or of the chosen one, below
-/// it. A click chooses a cell, and the arrow keys the next one.
+/// Shows a map in the available space, with information about the cell under the pointer, or about the selected one,
+/// below it. A click selects a cell, and the arrow keys move the selection.
 pub fn heat_map_ui(ui: &mut Ui, map: &HeatMap, spec: &HeatMapSpec<'_>, state: &mut HeatMapState) {
     if map.columns == 0 || map.rows == 0 {
         return;
@@ -137,14 +137,14 @@ pub fn heat_map_ui(ui: &mut Ui, map: &HeatMap, spec: &HeatMapSpec<'_>, state: &m
     }
 }
 
-/// Numbers of columns that have no room for each are written at every so many of them.
+/// If there is no space for the number of every column, only every n-th number is written.
 fn every(names: &[String], cell: f32) -> usize {
     let longest = names.last().map_or(0, |last| last.chars().count());
     let are_numbers = names.last().is_some_and(|last| last.parse() == Ok(names.len()));
     if are_numbers { (((longest + 1) as f32 * LETTER / cell.max(0.1)).ceil() as usize).max(1) } else { 1 }
 }
 
-/// Writes the names of columns and rows where they have room.
+/// Writes the names of columns and rows if they fit.
 fn names_ui(ui: &Ui, spec: &HeatMapSpec<'_>, rect: Rect, cell: Vec2) {
     let c = theme::colors(ui);
     let has_room = |name: &str, room: f32| name.chars().count() as f32 * LETTER <= room;

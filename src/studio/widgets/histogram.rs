@@ -27,13 +27,13 @@ fn marks((low, high): (f64, f64), room: f64) -> Vec<GridMark> {
     let mut found = of(FINE[0]);
     for fine in &FINE[1..] {
         let coarser = of(fine);
-        // One mark alone gives no scale: then every second or third of the finer ones is drawn.
+        // A single mark shows no scale: then every second or third of the finer ones is drawn.
         if found.len() as f64 > room && coarser.len() >= 2 {
             found = coarser;
         }
     }
     let stride = (found.len() as f64 / room.max(1.0)).ceil().max(1.0) as usize;
-    // The size of a step gives the plot how far apart marks are: labels of close ones would fade.
+    // The size of a step determines the distance of marks for the plot: labels of close ones would fade.
     let step_size = (high - low) / (found.len() / stride).max(1) as f64;
     found.into_iter().step_by(stride).map(|value| GridMark { value, step_size }).collect()
 }

@@ -1,40 +1,40 @@
-//! Lists that are walked through by keyboard, and where the keyboard is.
+//! Lists that are navigated by keyboard, and the keyboard focus.
 
 use crate::studio::theme;
 use egui::{Context, Event, EventFilter, Id, Key, LayerId, Modifiers, Order, Popup, Rect, Response, Sense, Stroke};
 use egui::{StrokeKind, Ui};
 
-/// Rows that a page key moves by.
+/// The number of rows that a page key moves by.
 const PAGE: isize = 20;
 
-/// The list of layers, which takes the keyboard as a whole.
+/// The list of layers, which has the keyboard focus as a whole.
 #[must_use]
 pub fn layers_id() -> Id {
     Id::unique("layers")
 }
 
-/// The table of kept runs, which takes the keyboard as a whole.
+/// The table of kept runs, which has the keyboard focus as a whole.
 #[must_use]
 pub fn runs_id() -> Id {
     Id::unique("kept runs rows")
 }
 
-/// What had the keyboard before a dialog, and has it again behind it.
+/// The control that had the keyboard focus before a dialog, and gets it back afterwards.
 #[derive(Debug, Default)]
 pub struct Back(Option<Id>);
 
 impl Back {
-    /// Takes note of what has the keyboard, before a dialog takes it.
+    /// Records the control that has the keyboard focus, before a dialog takes it.
     pub fn remember(&mut self, ui: &Ui) {
         self.0 = ui.memory(egui::Memory::focused).or(self.0);
     }
 
-    /// The dialog leads to this.
+    /// The control that gets the focus after the dialog.
     pub const fn lead_to(&mut self, id: Id) {
         self.0 = Some(id);
     }
 
-    /// Gives the keyboard back once no dialog is in front of what had it. A widget that has received the focus since
+    /// Returns the keyboard focus once no dialog is in front of the control. A widget that has received the focus since
     /// keeps it.
     pub fn give(&mut self, ui: &Ui) {
         let (is_modal, focused) = ui.memory(|m| (m.top_modal_layer().is_some(), m.focused()));
@@ -46,14 +46,14 @@ impl Back {
     }
 }
 
-/// A list as a whole that takes the keyboard, with the name that assistive tools read.
+/// A list that has the keyboard focus as a whole, with a name for assistive tools.
 pub fn list_ui(ui: &Ui, id: Id, rect: Rect, name: &str) -> Response {
     let frame = ui.interact(rect, id, Sense::focusable_noninteractive());
     frame.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Table, true, name));
     frame
 }
 
-/// The row that the keys lead to, while the list has the keyboard: arrows, pages, and both ends.
+/// The row that the keys move to, while the list has the focus: arrows, pages, and both ends.
 #[must_use]
 pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<usize> {
     if !ui.memory(|m| m.has_focus(id)) {
@@ -76,8 +76,8 @@ pub fn row_by_keys(ui: &Ui, id: Id, rows: usize, now: Option<usize>) -> Option<u
     }
 }
 
-/// The arrow to the side that was pressed while the list has the keyboard: true for the left one, false for the right
-/// one. Asked after [`row_by_keys`].
+/// The horizontal arrow key that was pressed while the list has the focus: true for the left one, false for the right
+/// one. Must be called after [`row_by_keys`].
 #[must_use]
 pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     if !ui.memory(|m| m.has_focus(id)) {
@@ -91,15 +91,14 @@ pub fn side_by_keys(ui: &Ui, id: Id) -> Option<bool> {
     }
 }
 
-/// Draws a ring around the control that has the keyboard, once keys lead the focus; the pointer needs none. It sees
-/// to it too that the keyboard stays where it was when a text was entered or a choice was made, and leads it from
-/// panel to panel.
+/// Draws a ring around the focused control, once keys move the focus; the pointer needs none. It also keeps the focus
+/// where it was when a text was entered or a choice was made, and moves it from panel to panel.
 #[derive(Debug, Default)]
 pub struct FocusRing {
     by_keys: bool,
-    /// What had the keyboard in the last frame.
+    /// The control that had the focus in the last frame.
     last: Option<Id>,
-    /// What has it, or had it before a list opened over the panels.
+    /// The control that has the focus, or had it before a list opened over the panels.
     home: Option<Id>,
     /// True where a list was open in the last frame.
     had_popup: bool,
@@ -109,14 +108,13 @@ pub struct FocusRing {
 const RING: f32 = 2.0;
 
 impl FocusRing {
-    /// True where the ring is drawn.
+    /// True if the ring is drawn.
     #[must_use]
     pub const fn is_shown(&self) -> bool {
         self.by_keys
     }
 
-    /// Draws it, over everything in the layer of the control. `areas` are the panels, in the order in which they are
-    /// gone through.
+    /// Draws it over everything in the layer of the control. `areas` are the panels, in the order of the keyboard.
     pub fn ui(&mut self, ctx: &Context, areas: &[Rect]) {
         let leads = |key: &Key| {
             let arrows = [Key::ArrowUp, Key::ArrowDown, Key::ArrowLeft, Key::ArrowRight];
@@ -133,12 +131,12 @@ impl FocusRing {
         });
         self.keep(ctx);
         self.lead(ctx, areas);
-        // To read a response lets go of a focus that the pointer has just given: it is read where keys gave it only.
+        // Reading a response would remove a focus that the pointer has just set, so it is read only if keys set it.
         if !self.by_keys {
             return;
         }
         let Some(control) = ctx.memory(egui::Memory::focused).and_then(|id| ctx.read_response(id)) else { return };
-        // What was scrolled away has no room to draw on.
+        // A control that was scrolled out of view has no visible rectangle.
         if !control.interact_rect.is_positive() {
             return;
         }
@@ -148,7 +146,7 @@ impl FocusRing {
         painter.rect_stroke(rect, 4, Stroke::new(RING, color), StrokeKind::Outside);
     }
 
-    /// Gives the keyboard back to a field whose text was entered, and to the control whose list was closed: the next
+    /// Returns the focus to a field whose text was entered, and to the control whose list was closed, so that the next
     /// Tab continues from there.
     fn keep(&mut self, ctx: &Context) {
         let (focused, is_modal) = ctx.memory(|m| (m.focused(), m.top_modal_layer().is_some()));
@@ -172,7 +170,7 @@ impl FocusRing {
         }
     }
 
-    /// Leads the keyboard to the first control of the next panel, or of the one before.
+    /// Moves the focus to the first control of the next panel, or of the previous one.
     fn lead(&mut self, ctx: &Context, areas: &[Rect]) {
         let is_modal = ctx.memory(|m| m.top_modal_layer().is_some()) || Popup::is_any_open(ctx);
         if is_modal {
@@ -195,7 +193,7 @@ impl FocusRing {
             (Some(now), false) => (1..=count).map(|n| (now + n) % count).collect(),
             (Some(now), true) => (1..=count).map(|n| (now + count - n) % count).collect(),
         };
-        // A panel without a control, such as a status line that only reports, is passed over.
+        // A panel without a control, such as a status line that only reports, is skipped.
         if let Some(first) = order.into_iter().find_map(|n| firsts[n]) {
             ctx.memory_mut(|m| m.request_focus(first));
             ctx.request_repaint();
@@ -203,11 +201,11 @@ impl FocusRing {
     }
 }
 
-/// The first control of an area that can take the keyboard and is in view.
+/// The first control of an area that can have the focus and is visible.
 fn first_in(ctx: &Context, area: Rect) -> Option<Id> {
     ctx.viewport(|v| {
         let widgets = v.this_pass.widgets.get_layer(LayerId::background());
-        // The edges by which panels are made wider reach over them.
+        // The edges for resizing panels extend over them.
         let mut inside = widgets.filter(|w| w.enabled && w.sense.is_focusable() && w.interact_rect.is_positive());
         inside.find(|w| area.expand(1.0).contains_rect(w.interact_rect)).map(|w| w.id)
     })

@@ -1,4 +1,4 @@
-//! The curves of layers: one a layer, or one layer of several runs.
+//! The curves of layers: one for each layer, or one layer of several runs.
 
 use crate::studio::widgets::axis::scale;
 use crate::studio::widgets::button::weak_ui;
@@ -7,7 +7,7 @@ use crate::train::runs::Stretch;
 use egui::{Color32, Sense, Ui, Vec2};
 use egui_plot::{FilledArea, Line, PlotPoints};
 
-/// The room for a layer's name with its colour, in points.
+/// The space for a layer's name with its colour, in points.
 const LAYER_KEY: f32 = 80.0;
 
 /// A name beside a stroke of its colour.
@@ -17,7 +17,7 @@ pub(super) fn key_ui(ui: &mut Ui, color: Color32, name: &str) -> egui::Response 
     weak_ui(ui, name)
 }
 
-/// True where there is room for the names of all these layers.
+/// True if the names of all these layers fit.
 pub(super) fn layer_keys_fit(ui: &Ui, names: &[String]) -> bool {
     names.len() as f32 * LAYER_KEY <= ui.available_width()
 }
@@ -27,11 +27,11 @@ pub(super) fn layer_keys_ui(ui: &mut Ui, names: &[String]) {
     names.iter().enumerate().for_each(|(i, name)| drop(key_ui(ui, layer_color(i, names.len()), name)));
 }
 
-/// Layers whose names are in rows of their own where a line has no room for them.
+/// The largest number of layers whose names get separate rows if they do not fit in a line.
 const KEYS: usize = 8;
 
-/// The names of few layers with their colours, in rows of their own, where the head of the plot has no room for them;
-/// gives the height that they take.
+/// The names of a few layers with their colours, in separate rows, if they do not fit in the head of the plot; returns
+/// their height.
 pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) -> f32 {
     if names.len() > KEYS {
         return 0.0;
@@ -54,7 +54,7 @@ pub(super) fn layer_rows_ui(ui: &mut Ui, names: &[String]) -> f32 {
     ui.cursor().top() - top
 }
 
-/// The colour of a layer's curve: few layers have colours of their own, many go from the first to the last.
+/// The colour of a layer's curve: a few layers have distinct colours, many have a scale from the first to the last.
 pub(super) fn layer_color(layer: usize, layers: usize) -> Color32 {
     if layers <= DISTINCT { color(layer) } else { mix(LOW, HIGH, layer as f32 / (layers - 1) as f32) }
 }
@@ -63,13 +63,13 @@ pub(super) fn layer_color(layer: usize, layers: usize) -> Color32 {
 pub(super) struct LayerLine {
     pub color: Color32,
     pub width: f32,
-    /// Whether the least change of every stretch is there too, as a shadow: where there is room for shadows.
+    /// Whether the smallest change of every range is shown too, as a shadow, if there is space for shadows.
     pub has_shadow: bool,
-    /// Whether a stretch is as wide as its steps; where there are many curves, each has one point a stretch.
+    /// Whether a range is as wide as its steps; if there are many curves, each has one point for each range.
     pub is_stepped: bool,
 }
 
-/// Draws a layer's curve: its largest change in every stretch of steps.
+/// Draws a layer's curve: its largest change in every range of steps.
 pub(super) fn layer_lines(
     plot: &mut egui_plot::PlotUi<'_>,
     name: &str,
@@ -82,7 +82,7 @@ pub(super) fn layer_lines(
         [from, to] if from < to && line.is_stepped => vec![from, to],
         [from, to] => vec![f64::midpoint(from, to)],
     };
-    // A step that passes a layer by does not change it, and a logarithmic axis has no place for 0.
+    // A step that leaves a layer out does not change it, and a logarithmic axis cannot show 0.
     let places =
         || stretches.iter().filter(|s| !log || s.high > 0.0).flat_map(|s| ends(s).into_iter().map(move |x| (x, s)));
     let xs: Vec<f64> = places().map(|(x, _)| across(x)).collect();
@@ -94,7 +94,7 @@ pub(super) fn layer_lines(
         plot.add(area.fill_color(line.color.gamma_multiply(0.25)).allow_hover(false));
     }
     let points: PlotPoints<'_> = xs.iter().zip(&tops).filter(|(_, y)| y.is_finite()).map(|(x, y)| [*x, *y]).collect();
-    // Points are few: what joins those of one pixel to a band would draw wedges between long stretches.
+    // There are few points; joining those of one pixel to a band would draw wedges between long ranges.
     let curve = Line::new(name.to_owned(), points).allow_band(false);
     plot.line(curve.color(line.color).width(line.width).allow_hover(false));
 }

@@ -1,4 +1,4 @@
-//! The columns of the step graph: what each level has, how a cell reads, and what sorting goes by.
+//! The columns of the step graph: the columns of each level, the text of a cell, and the sort order.
 
 use crate::studio::view_models::format;
 use crate::studio::view_models::levels::{Level, LevelRow};
@@ -46,7 +46,7 @@ impl Column {
         }
     }
 
-    /// The name above the column.
+    /// The title of the column.
     #[must_use]
     pub const fn title(self, level: Level) -> &'static str {
         match (self, level) {
@@ -71,11 +71,11 @@ impl Column {
             (Self::Detail, Level::Ir) => "Of",
             (Self::Detail, Level::Lowered) => "Dimensions",
             (Self::Detail, Level::Selected) => "Losers, and why",
-            (Self::Detail, Level::Recorded) => "Bound to, from the start of the arena",
+            (Self::Detail, Level::Recorded) => "Its offset from the start of the arena",
         }
     }
 
-    /// What the column means, with its unit.
+    /// The meaning of the column, with its unit.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
@@ -87,18 +87,18 @@ impl Column {
             Self::Shapes => "First input and first output, with the batch",
             Self::Dtypes => "Element types of the arguments",
             Self::Flops => "Floating-point operations, multiplications and additions counted each",
-            Self::Bytes => "Bytes read and written at least",
-            Self::Estimate => "Estimated time; it ranks kernels and promises nothing",
-            Self::Measured => "Median time by itself on this machine; press Measure",
+            Self::Bytes => "The least number of bytes that are read and written",
+            Self::Estimate => "Estimated time, used only to compare kernels",
+            Self::Measured => "Median time of the operation alone on this machine; press Measure",
             Self::Floor => "The least time that this machine's arithmetic and memory allow; press Measure",
-            Self::Roofline => "Floor over measured time: 100% cannot be beaten. Press Measure",
-            Self::Phases => "Parts of the call between which all threads meet",
+            Self::Roofline => "The least time divided by the measured time: 100% is the best possible. Press Measure",
+            Self::Phases => "Parts of the call; all threads wait for each other between two of them",
             Self::Threads => "Threads that share the call",
             Self::Detail => "More about it",
         }
     }
 
-    /// The width in points; `None` takes what is left.
+    /// The width in points; `None` takes the remaining width.
     #[must_use]
     pub const fn width(self) -> Option<f32> {
         Some(match self {
@@ -107,7 +107,7 @@ impl Column {
             Self::Layer => 104.0,
             Self::Name => 112.0,
             Self::Kernel => return None,
-            // As wide as its texts are, where they are known.
+            // As wide as its texts, if they are known.
             Self::Shapes => 176.0,
             Self::Dtypes => 56.0,
             Self::Flops | Self::Bytes => 72.0,
@@ -117,7 +117,7 @@ impl Column {
         })
     }
 
-    /// True for numbers, which are at the right.
+    /// True for numbers, which are aligned to the right.
     #[must_use]
     pub const fn is_number(self) -> bool {
         matches!(
@@ -133,7 +133,7 @@ impl Column {
         )
     }
 
-    /// The number of a cell, where the column has one and it is known.
+    /// The number of a cell, if the column has numbers and it is known.
     #[must_use]
     pub fn number(self, row: &LevelRow, measured: Option<&Measured>) -> Option<f64> {
         match self {
@@ -183,7 +183,7 @@ impl Column {
         }
     }
 
-    /// The order of two rows by this column; what is not known goes last.
+    /// The order of two rows by this column; unknown values are last.
     #[must_use]
     pub fn order(self, a: &LevelRow, b: &LevelRow, measured: Option<&Measured>) -> Ordering {
         match (self.number(a, measured), self.number(b, measured)) {

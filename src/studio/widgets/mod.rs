@@ -1,4 +1,4 @@
-//! Pieces that several panels are made of.
+//! Widgets that several panels use.
 
 pub mod arena_map;
 pub mod axis;

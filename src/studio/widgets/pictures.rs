@@ -1,14 +1,14 @@
-//! Samples as pictures: a row of them is one texture, made when it comes into view.
+//! Samples as pictures: a row of them is one texture, made when it becomes visible.
 
 use crate::data::Dataset;
 use crate::studio::view_models::data::Picture;
 use egui::{Color32, ColorImage, Context, Pos2, Rect, TextureHandle, TextureOptions, Ui, Vec2};
 use std::collections::HashMap;
 
-/// Textures kept; beyond that all are dropped and those in view are made anew.
+/// The largest number of textures; beyond it all are dropped and the visible ones are made again.
 const KEPT: usize = 256;
 
-/// The textures of rows that were in view.
+/// The textures of rows that were visible.
 #[derive(Default)]
 pub struct Strips {
     rows: HashMap<usize, TextureHandle>,
@@ -16,7 +16,7 @@ pub struct Strips {
 }
 
 impl Strips {
-    /// Says what the rows show: what was made of another list or for another number of columns goes.
+    /// Sets what the rows show; textures of another list or for another number of columns are dropped.
     pub fn begin(&mut self, generation: u64, columns: usize) {
         if self.made_for != (generation, columns) || self.rows.len() > KEPT {
             self.rows.clear();
@@ -48,14 +48,14 @@ impl Strips {
     }
 }
 
-/// The part of a row's texture that a column takes.
+/// The part of a row's texture that belongs to a column.
 #[must_use]
 pub fn column_uv(column: usize, columns: usize) -> Rect {
     let n = columns.max(1) as f32;
     Rect::from_min_max(Pos2::new(column as f32 / n, 0.0), Pos2::new((column + 1) as f32 / n, 1.0))
 }
 
-/// The size at which a picture is drawn in a square of `side` points: in its own proportions.
+/// The size at which a picture is drawn in a square of `side` points, with its own aspect ratio.
 #[must_use]
 fn fitted(picture: &Picture, side: f32) -> Vec2 {
     let (w, h) = (picture.width as f32, picture.height as f32);

@@ -1,4 +1,4 @@
-//! Samples of two values in the plane, and what a network makes of every place in it.
+//! Samples of two values in the plane, and the network's prediction for every point of it.
 
 use crate::data::Dataset;
 use crate::studio::theme;
@@ -10,7 +10,7 @@ use crate::studio::widgets::classes::{DISTINCT, HIGH, LOW, class_ui, color, mark
 use egui::{Color32, ColorImage, RichText, TextureHandle, TextureOptions, Ui};
 use egui_plot::{Plot, PlotImage, PlotPoint, PlotPoints, Points};
 
-/// The picture of a plane, and the state that it was made of.
+/// The picture of a plane, and the state that it depends on.
 #[derive(Default)]
 pub struct PlaneTexture {
     made_for: Option<(u64, bool)>,
@@ -18,7 +18,7 @@ pub struct PlaneTexture {
 }
 
 impl PlaneTexture {
-    /// The texture of this plane, made anew where `generation` or the theme is another.
+    /// The texture of this plane, made again if `generation` or the theme has changed.
     pub fn of(&mut self, ui: &Ui, plane: &Plane, generation: u64) -> Option<&TextureHandle> {
         let key = (generation, ui.visuals().dark_mode);
         if self.made_for != Some(key) {
@@ -26,7 +26,7 @@ impl PlaneTexture {
             let pixel = |i: usize| {
                 let shade = plane.shades.get(i).copied().unwrap_or(0.0);
                 match plane.classes.get(i) {
-                    // An even guess between classes has hardly any colour, a sure one half of it.
+                    // An even prediction between classes has hardly any colour, a certain one half of it.
                     Some(class) => {
                         mix(ground, color(usize::from(*class)), 0.08 + 0.5 * ((shade - 0.34) / 0.66).max(0.0))
                     }
@@ -46,8 +46,8 @@ impl PlaneTexture {
     }
 }
 
-/// Shows samples in the plane, over `ground` where there is one: its texture, where it is, and its name for
-/// assistive tools.
+/// Shows samples in the plane, over `ground` if there is one: its texture, its rectangle, and its name for assistive
+/// tools.
 pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground: Option<(&TextureHandle, [f64; 4])>) {
     let c = theme::colors(ui);
     let classes = set.classes().unwrap_or(0);
@@ -92,7 +92,7 @@ pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground:
             own.map(|i| set.sample_slice(*i as usize)).map(|p| [f64::from(p[0]), f64::from(p[1])]).collect()
         };
         let mut draw = |points: Vec<[f64; 2]>, fill: Color32, class: usize, name: String| {
-            // A rim in the ground's colour keeps points apart from a region of the same class.
+            // A rim in the background colour separates points from a region of the same class.
             let rim = PlotPoints::from(points.clone());
             plot.points(Points::new("rim", rim).color(c.well).radius(3.6).shape(marker(class)).allow_hover(false));
             plot.points(Points::new(name, PlotPoints::from(points)).color(fill).radius(2.6).shape(marker(class)));

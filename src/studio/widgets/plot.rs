@@ -18,31 +18,31 @@ use egui::{Id, PointerButton, Pos2, Rangef, Rect, Response, Stroke, StrokeKind, 
 use egui_plot::{GridMark, Line, Plot, PlotPoints, PlotTransform, Points, VLine};
 use std::collections::HashSet;
 
-/// What the plots of a panel have in common.
+/// The common state of the plots of a panel.
 #[derive(Default)]
 pub struct PlotView {
-    /// True while the axes stay as they are, whatever comes.
+    /// True while the axes do not follow the run.
     pub frozen: bool,
-    /// The step under the pointer, in whichever plot that is.
+    /// The step under the pointer, in any of the plots.
     cursor: Option<f64>,
     found: Option<f64>,
-    /// Plots whose vertical axis was zoomed; the others fit theirs to what is in view.
+    /// Plots whose vertical axis was zoomed; the others fit theirs to the visible values.
     own_y: HashSet<&'static str>,
-    /// What was drawn with the pointer, until the plot of this title has taken it.
+    /// What was drawn with the pointer, until the plot with this title has processed it.
     zoom: Option<(&'static str, Zoom)>,
-    /// Where the current drag began.
+    /// The start of the current drag.
     pressed: Option<Pos2>,
 }
 
-/// Bounds to show; those of an axis that stays as it is are left out.
+/// Bounds to show; those of an axis that does not change are left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Zoom {
     x: Option<[f64; 2]>,
     y: Option<[f64; 2]>,
 }
 
-/// A drag along an axis leaves the other one as it is: below this share of the longer side, and always below this
-/// many points.
+/// A drag along one axis does not change the other: below this share of the longer side, and always below this many
+/// points.
 const ALONG: (f32, f32) = (0.25, 8.0);
 
 /// Which axes a drag zooms.
@@ -53,33 +53,33 @@ fn axes_of(from: Pos2, to: Pos2) -> [bool; 2] {
 }
 
 impl PlotView {
-    /// True where the vertical axis of this plot was zoomed.
+    /// True if the vertical axis of this plot was zoomed.
     #[must_use]
     pub fn has_own_y(&self, title: &str) -> bool {
         self.own_y.contains(title)
     }
 
-    /// Keeps the whole run in view again.
+    /// Resets the view to the whole run.
     pub fn fit(&mut self) {
         self.frozen = false;
         self.own_y.clear();
     }
 
-    /// Begins a frame: the pointer counts where it was in the last one.
+    /// Starts a frame: the pointer's position is that of the last one.
     pub fn begin(&mut self) {
         self.cursor = self.found.take();
     }
 }
 
-/// The least width of the vertical axis, in points.
+/// The smallest width of the vertical axis, in points.
 const Y_AXIS: f32 = 52.0;
-/// The height of the step axis, in points, at least.
+/// The smallest height of the step axis, in points.
 const X_AXIS: f32 = 18.0;
-/// The room for a mark of the step axis with its label: below it, labels fade.
+/// The space for a mark of the step axis with its label; with less space, labels fade.
 const STEP_MARK: f32 = 84.0;
 
 impl PlotSpec<'_> {
-    /// Draws the curve of the baseline between two steps, where there is one.
+    /// Draws the curve of the baseline between two steps, if there is one.
     fn baseline_line(&self, plot: &mut egui_plot::PlotUi<'_>, [from, to]: [f64; 2], pixels: usize, c: &theme::Colors) {
         let Some((name, series)) = self.baseline else { return };
         let points = series.points(from, to, pixels).into_iter().filter(|p| p[1].is_finite());
@@ -89,9 +89,9 @@ impl PlotSpec<'_> {
 
     /// Draws the curves between two steps.
     fn lines<'b>(&self, plot: &mut egui_plot::PlotUi<'b>, from: f64, to: f64, pixels: usize, c: &theme::Colors) {
-        /// Held-out points up to this number are marked.
+        /// Up to this number of held-out points, each is marked.
         const MARKED: usize = 40;
-        /// Points that the curves of all layers have together, at most about.
+        /// The approximate largest number of points of the curves of all layers together.
         const LAYER_POINTS: usize = 12_000;
         let log = self.log;
         let shown = |points: Vec<[f64; 2]>| -> PlotPoints<'b> {
@@ -136,7 +136,7 @@ impl PlotSpec<'_> {
             // Both bold curves are averaged over the same steps.
             let smoothed = smoothed_points(self.points, self.smoothing());
             line(plot, self.points_name.into(), smoothed, c.warning, 2.0);
-            // Few points are marked: one alone makes no line.
+            // A few points are marked, because a single point has no line.
             if self.points.len() <= MARKED {
                 let raw = if self.points.len() == 1 { c.warning } else { raw };
                 let marks = Points::new("marks", shown(self.points.to_vec())).color(raw).radius(3.0);
@@ -146,9 +146,9 @@ impl PlotSpec<'_> {
     }
 }
 
-/// The values of a plot at a step, a line each.
+/// The values of a plot at a step, one on each line.
 fn listed(spec: &PlotSpec<'_>, step: f64) -> String {
-    /// Layers whose values are listed at the pointer.
+    /// The largest number of layers whose values are listed at the pointer.
     const LISTED: usize = 12;
     let values = spec.values_at(Some(step));
     let mut lines: Vec<String> =
@@ -159,7 +159,7 @@ fn listed(spec: &PlotSpec<'_>, step: f64) -> String {
     lines.join("\n")
 }
 
-/// Sets the bounds of a plot, which follows the run or is as it was zoomed; gives its first and its last step.
+/// Sets the bounds of a plot, which follows the run or is zoomed; returns its first and its last step.
 fn set_bounds(
     plot: &mut egui_plot::PlotUi<'_>,
     spec: &PlotSpec<'_>,
@@ -184,7 +184,7 @@ fn set_bounds(
         let whole = spec.range.filter(|_| following);
         let (low, high) = whole.or_else(|| spec.extent(from, to)).unwrap_or((0.0, 1.0));
         let (low, high) = (scale(log, low), scale(log, high));
-        // A constant is in the middle, with round marks around it.
+        // A constant is drawn in the middle, with round marks around it.
         let least = if low == high { high.abs() * 0.5 } else { high.abs() * 0.02 };
         let margin = ((high - low) * 0.05).max(if log { 0.05 } else { least }).max(1e-9);
         plot.set_plot_bounds_y(low - margin..=high + margin);
@@ -192,7 +192,8 @@ fn set_bounds(
     (from, to)
 }
 
-/// Where a plot was drawn: the steps at its left and its right end, and these ends on the screen.
+/// The horizontal extent of a plot: the steps at its left and its right end, and the positions of these ends on the
+/// screen.
 #[derive(Clone, Copy, Debug)]
 pub struct PlotFrame {
     pub steps: [f64; 2],
@@ -205,7 +206,7 @@ impl PlotFrame {
         Self { steps: [*steps.start(), *steps.end()], x: plot.frame().x_range() }
     }
 
-    /// Where a step is on the screen, inside the plot or not.
+    /// The position of a step on the screen, inside the plot or not.
     #[must_use]
     pub fn x_of(&self, step: f64) -> f32 {
         let [from, to] = self.steps;
@@ -213,8 +214,8 @@ impl PlotFrame {
     }
 }
 
-/// Shows a plot of this height, and gives where its curves are. Dragging zooms into a box, or along one axis, dragging
-/// with the secondary button pans, a double click fits the whole run.
+/// Shows a plot of this height, and returns the rectangle of its curves. Dragging zooms into a box, or along one axis,
+/// dragging with the secondary button pans, and a double click fits the whole run.
 pub fn plot_ui(
     ui: &mut Ui,
     spec: &PlotSpec<'_>,
@@ -224,7 +225,7 @@ pub fn plot_ui(
 ) -> PlotFrame {
     let c = theme::colors(ui);
     let lacks_room = head_ui(ui, spec, view.cursor, commands);
-    // What the names of layers take, the plot leaves.
+    // The height of the plot is reduced by that of the layers' names.
     let rows = match &spec.curve {
         Curve::Layers { curves, .. } if lacks_room => layer_rows_ui(ui, &curves.names),
         _ => 0.0,
@@ -275,7 +276,7 @@ pub fn plot_ui(
     PlotFrame::of(&transform)
 }
 
-/// Draws what is being zoomed to, and zooms there where the pointer is released.
+/// Draws the box of a zoom, and zooms to it when the pointer is released.
 fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: &PlotTransform) {
     let stopped = r.drag_stopped_by(PointerButton::Primary);
     if !(stopped || r.dragged_by(PointerButton::Primary)) {
@@ -288,7 +289,7 @@ fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: 
     let to = frame.clamp(to);
     let [along_x, along_y] = axes_of(from, to);
     let mut area = Rect::from_two_pos(from, to);
-    // Along one axis, the other stays whole.
+    // Along one axis, the other keeps its whole range.
     if !along_x {
         (area.min.x, area.max.x) = (frame.left(), frame.right());
     }
@@ -313,7 +314,7 @@ fn drag_ui(ui: &Ui, title: &'static str, view: &mut PlotView, r: &Response, at: 
     ui.painter().rect_stroke(area, 0, Stroke::new(1.0, accent), StrokeKind::Inside);
 }
 
-/// What the pointer does to the axes.
+/// Applies the pointer's actions to the axes.
 fn steer(
     ui: &Ui,
     spec: &PlotSpec<'_>,
@@ -387,12 +388,12 @@ mod tests {
         let spec = PlotSpec { curve: Curve::Smoothed(&curve), points: &[[1.0, 1.0], [3.0, 0.0]], ..spec };
         let found: Vec<(String, f64)> = spec.values_at(Some(3.0));
         assert_eq!(found[2].0, "held-out");
-        // Of the values 1, 0.5 and 0 of its line, with weights 1, 2 and 4 over 7.
+        // The values 1, 0.5 and 0 of its line, with weights 1, 2 and 4, divided by 7.
         assert!((found[2].1 - 2.0 / 7.0).abs() < 1e-6 && found[3] == ("held-out raw".to_owned(), 0.0), "{found:?}");
     }
 
     #[test]
-    fn a_drag_along_an_axis_zooms_that_axis_alone() {
+    fn a_drag_along_an_axis_zooms_only_that_axis() {
         let drag = |x: f32, y: f32| axes_of(Pos2::ZERO, Pos2::new(x, y));
         assert_eq!(drag(100.0, 20.0), [true, false]);
         assert_eq!(drag(-20.0, 100.0), [false, true]);

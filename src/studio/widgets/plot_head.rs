@@ -1,4 +1,4 @@
-//! The line above a plot: its title, what its colours stand for, and the values at the pointer.
+//! The line above a plot: its title, the meaning of its colours, and the values at the pointer.
 
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
@@ -9,7 +9,7 @@ use crate::studio::widgets::layer_curves::{key_ui, layer_keys_fit, layer_keys_ui
 use crate::studio::widgets::plot_spec::{Curve, PlotSpec};
 use egui::{Button, RichText, Ui, Vec2};
 
-/// Shows the title with what it is about; true where the names of layers have no room in it.
+/// Shows the title with its description; returns true if the names of layers do not fit in it.
 pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, commands: &mut CommandQueue) -> bool {
     let mut lacks_room = false;
     let c = theme::colors(ui);
@@ -21,7 +21,8 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
         ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
             let mut text = values.first().map(|(_, v)| (spec.value)(*v)).unwrap_or_default();
             if let (Curve::Layers { curves, .. }, Some((name, _))) = (&spec.curve, values.first()) {
-                // Where nothing is pointed at, the colours' names say more than a number, and both have seldom room.
+                // If the pointer is not over a plot, the names of the colours are more useful than a number, and both
+                // seldom fit.
                 lacks_room = !layer_keys_fit(ui, &curves.names);
                 text = if cursor.is_none() && !lacks_room { String::new() } else { format!("{name} {text}") };
             } else if let (Some(_), Some((_, v))) = (cursor, values.iter().find(|(n, _)| n == spec.points_name)) {
@@ -46,7 +47,8 @@ pub(super) fn head_ui(ui: &mut Ui, spec: &PlotSpec<'_>, cursor: Option<f64>, com
                 }
                 if let Some(text) = exponentials.as_ref().filter(|_| ui.available_width() > EXPONENTIAL_ROOM) {
                     let shown = RichText::new(text).size(12.0).color(c.weak);
-                    let message = "Perplexity, training / held-out: as unsure as among so many equally likely tokens";
+                    let message =
+                        "Perplexity, training / held-out: as uncertain as a choice among as many equally likely tokens";
                     ui.add(egui::Label::new(shown).truncate().show_tooltip_when_elided(false)).on_hover_text(message);
                 }
                 if !spec.unit.is_empty() {
@@ -76,7 +78,7 @@ fn log_ui(ui: &mut Ui, spec: &PlotSpec<'_>, commands: &mut CommandQueue) {
     }
 }
 
-/// What the colours stand for, and what is missing from the curve.
+/// The meaning of the colours, and what is missing from the curve.
 fn keys_ui(ui: &mut Ui, spec: &PlotSpec<'_>) {
     let c = theme::colors(ui);
     if !spec.points_name.is_empty() {
@@ -100,9 +102,9 @@ fn keys_ui(ui: &mut Ui, spec: &PlotSpec<'_>) {
     }
 }
 
-/// From this width on the exponentials of the values are written.
+/// From this width on the exponentials of the values are shown.
 const EXPONENTIAL_ROOM: f32 = 150.0;
 
-/// From this width on a pinned run is named, by so many characters.
+/// From this width on a pinned run is named, with at most this many characters.
 const NAME_ROOM: f32 = 210.0;
 const NAME_LENGTH: usize = 18;

@@ -1,37 +1,37 @@
-//! What a plot of a run shows: its curve, its points and how they read.
+//! What a plot of a run shows: its curve, its points and the format of its values.
 
 use crate::studio::view_models::series::smoothed::Smoothed;
 use crate::studio::view_models::series::values::Series;
 use crate::studio::widgets::smoothing::smoothed_points;
 use crate::train::runs::LayerCurves;
 
-/// What runs along the steps.
+/// The main curve.
 pub enum Curve<'a> {
     /// A curve over every step, with its smoothed copy.
     Smoothed(&'a Smoothed),
     Plain(&'a Series),
-    /// One curve a layer; `marked` is drawn bold.
+    /// One curve for each layer; `marked` is drawn bold.
     Layers {
         curves: &'a LayerCurves,
         marked: Option<usize>,
     },
 }
 
-/// What a plot shows.
+/// The content of a plot.
 pub struct PlotSpec<'a> {
     pub title: &'static str,
-    /// The unit in the title, or nothing.
+    /// The unit in the title, or empty.
     pub unit: &'static str,
-    /// What is missing from the curve, as a sign with these words; empty where nothing is.
+    /// What is missing from the curve, shown as an icon with this tooltip; empty if nothing is missing.
     pub note: &'a str,
     pub curve: Curve<'a>,
     pub curve_name: &'static str,
     /// Points at some steps.
     pub points: &'a [[f64; 2]],
     pub points_name: &'static str,
-    /// Steps between the points, where that is known.
+    /// Steps between the points, if this is known.
     pub points_every: Option<u64>,
-    /// Steps made.
+    /// The number of steps made.
     pub steps: usize,
     /// The curve of a pinned run, by name, drawn faintly behind this one.
     pub baseline: Option<(&'a str, &'a Series)>,
@@ -40,16 +40,17 @@ pub struct PlotSpec<'a> {
     pub can_log: bool,
     /// Bounds that the data should not leave, such as 0 to 1.
     pub range: Option<(f64, f64)>,
-    /// What the exponential of a value is called, where that says more than the value: the perplexity of a loss.
+    /// The name of the exponential of a value, if that is more useful than the value: the perplexity of a loss.
     pub exponential: Option<&'static str>,
-    /// How a value reads.
+    /// The format of a value.
     pub value: fn(f64) -> String,
-    /// How a mark of the vertical axis reads, with its unit where it has one; the distance of marks comes second.
+    /// The format of a mark of the vertical axis, with its unit if it has one; the second argument is the distance of
+    /// marks.
     pub tick: fn(f64, f64) -> String,
 }
 
 impl PlotSpec<'_> {
-    /// Share of the past in the bold curves.
+    /// The weight of the past in the bold curves.
     pub(super) const fn smoothing(&self) -> f32 {
         match &self.curve {
             Curve::Smoothed(curve) => curve.weight(),
@@ -57,7 +58,7 @@ impl PlotSpec<'_> {
         }
     }
 
-    /// Every curve's name and value at a step, the layers' largest first; the last ones where `step` is `None`.
+    /// Every curve's name and value at a step, the layers' largest first; the last values if `step` is `None`.
     pub(super) fn values_at(&self, step: Option<f64>) -> Vec<(String, f64)> {
         let at = |series: &Series| match step {
             None => series.last(),
@@ -67,7 +68,7 @@ impl PlotSpec<'_> {
         match &self.curve {
             Curve::Smoothed(s) => {
                 out.extend(at(&s.smooth).map(|v| (self.curve_name.to_owned(), f64::from(v))));
-                // Of what is folded no single value is known.
+                // For values that are not stored exactly, no single value is known.
                 let raw = step.and_then(|step| s.raw.at(step.round().max(1.0) as usize));
                 out.extend(raw.map(|v| ("raw".to_owned(), f64::from(v))));
             }
@@ -93,7 +94,7 @@ impl PlotSpec<'_> {
         out
     }
 
-    /// The exponentials of the curve's value and that of the last point, in words.
+    /// The exponentials of the curve's value and that of the last point, as text.
     pub(super) fn exponentials(&self, values: &[(String, f64)]) -> Option<String> {
         let name = self.exponential?;
         let curve = values.first().filter(|(own, _)| own == self.curve_name)?.1.exp();

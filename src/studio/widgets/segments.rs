@@ -2,7 +2,7 @@
 
 use egui::{Button, Ui};
 
-/// Shows the choice; true where another one was chosen. Each item is its value, its name and its tooltip.
+/// Shows the choice; returns true if another one was chosen. Each item is its value, its name and its tooltip.
 pub fn segments_ui<T: Copy + PartialEq>(ui: &mut Ui, chosen: &mut T, items: &[(T, &str, &str)]) -> bool {
     let before = *chosen;
     let mut buttons = |ui: &mut Ui| {

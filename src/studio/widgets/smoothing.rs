@@ -1,9 +1,10 @@
-//! Smoothed held-out points: the average that smooths the curve over every step, taken of the line through the points.
+//! Smoothed held-out points: the average that smooths the curve over every step, applied to the line through the
+//! points.
 //!
-//! A curve that falls is below its average over the past. Unsmoothed held-out points beside a smoothed training curve
+//! A falling curve is below its average over the past. Unsmoothed held-out points beside a smoothed training curve
 //! would make training look worse than it is, so both are averaged over the same steps.
 
-/// Points `[step, value]`, smoothed with this share of the past for each step. Before its first point the line has the
+/// Points `[step, value]`, smoothed with this weight of the past for each step. Before its first point the line has the
 /// value of that point, and the first smoothed value is the first value.
 #[must_use]
 pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
@@ -24,8 +25,8 @@ pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
     points.iter().map(&mut smooth).collect()
 }
 
-/// An exponential average that starts from nothing: the sum of its values, and the sum of their weights to divide it
-/// by.
+/// An exponential average without an initial value: the weighted sum of its values, and the sum of the weights to
+/// divide it by.
 struct Average {
     weight: f64,
     sum: f64,
@@ -33,7 +34,7 @@ struct Average {
 }
 
 impl Average {
-    /// Adds the values of `steps` steps, which lie on a line from `before` (not included) to `value`.
+    /// Adds the values of `steps` steps, which are on a line from `before` (exclusive) to `value`.
     fn line(&mut self, before: f64, value: f64, steps: f64) {
         if steps < 1.0 {
             return;
@@ -52,7 +53,7 @@ mod tests {
     use super::*;
     use crate::studio::view_models::series::smoothed::Smoothed;
 
-    /// The same by the average of a curve over every step.
+    /// The same with the average of a curve over every step.
     fn step_by_step(points: &[[f64; 2]], weight: f32) -> Vec<f64> {
         let mut curve = Smoothed::default();
         curve.set_weight(weight);
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn training_that_is_as_good_as_held_out_looks_so() {
+    fn equal_training_and_held_out_losses_look_equal() {
         let truth = |step: f64| 2.0 * (-step / 60.0).exp() + 0.1;
         let mut curve = Smoothed::default();
         curve.set_weight(0.95);
@@ -90,13 +91,13 @@ mod tests {
             let train = f64::from(curve.smooth.at(p[0] as usize).unwrap());
             assert!((train - p[1]).abs() < 0.05 * p[1], "{p:?} beside {train}");
         }
-        // The points as they are would be far below it.
+        // The points without smoothing would be far below it.
         let train = f64::from(curve.smooth.at(100).unwrap());
         assert!(train > 1.2 * truth(100.0), "{train}");
     }
 
     #[test]
-    fn what_is_not_finite_stays_so_and_spoils_nothing_else() {
+    fn a_point_that_is_not_finite_does_not_affect_the_others() {
         let points = [[10.0, 1.0], [20.0, f64::NAN], [30.0, 1.0], [30.0, 1.0]];
         let found = smoothed_points(&points, 0.9);
         assert!(found[1][1].is_nan() && [0, 2, 3].iter().all(|i| (found[*i][1] - 1.0).abs() < 1e-12), "{found:?}");

@@ -1,16 +1,15 @@
-//! A tensor's values drawn: a histogram, and two of its axes as a heat map.
+//! Draws a tensor's values: a histogram, and two of its axes as a heat map.
 
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::train::{Histogram, Picture};
 use egui::{Color32, ColorImage, Rect, Sense, Stroke, TextureHandle, TextureOptions, Ui, Vec2};
 
-/// The colours of the scale: blue for the least, orange for the largest, distinguished by lightness too.
+/// The colours of the scale: blue for the smallest, orange for the largest, which also differ in lightness.
 const LOW: [f32; 3] = [0.0, 114.0, 178.0];
 const HIGH: [f32; 3] = [230.0, 159.0, 0.0];
 
-/// The colour of a value on a scale. Where the scale crosses zero, zero is neutral; otherwise it runs from dark to
-/// light.
+/// The colour of a value on a scale. If the scale crosses zero, zero is neutral; otherwise it is from dark to light.
 #[must_use]
 pub fn color(value: f32, from: f32, to: f32, dark: bool) -> Color32 {
     if !value.is_finite() {
@@ -31,7 +30,7 @@ pub fn color(value: f32, from: f32, to: f32, dark: bool) -> Color32 {
     }
 }
 
-/// The least and the largest finite cell.
+/// The smallest and the largest finite cell.
 #[must_use]
 pub fn extent(cells: &[f32]) -> (f32, f32) {
     let finite = || cells.iter().copied().filter(|c| c.is_finite());
@@ -39,8 +38,8 @@ pub fn extent(cells: &[f32]) -> (f32, f32) {
     if from <= to { (from, to) } else { (0.0, 0.0) }
 }
 
-/// Bars over the values' range. Heights go with the root of the counts: the many zeros of an activation leave room
-/// for the rest.
+/// Bars over the values' range. Heights are proportional to the root of the counts, because an activation has many
+/// zeros.
 pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     let width = ui.available_width();
     let (rect, response) = ui.allocate_exact_size(Vec2::new(width, height), Sense::hover());
@@ -53,7 +52,7 @@ pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     }
     let bar = rect.width() / bars as f32;
     for (i, &count) in histogram.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-        // A single value among a million still has a bar of a point.
+        // A single value among a million still has a bar of one point.
         let tall = (rect.height() - 2.0) * (f64::from(count) / f64::from(most)).sqrt() as f32;
         let x = rect.left() + bar * i as f32;
         let from = egui::Pos2::new(x, rect.bottom() - tall.max(1.0));
@@ -74,7 +73,7 @@ pub fn histogram_ui(ui: &mut Ui, histogram: &Histogram, height: f32) {
     }
 }
 
-/// The picture as an image, to be kept until the values change.
+/// The picture as an image, kept until the values change.
 #[must_use]
 pub fn texture(ctx: &egui::Context, picture: &Picture, dark: bool) -> Option<TextureHandle> {
     if picture.cells.is_empty() || picture.cells.len() != picture.rows * picture.cols {
@@ -90,7 +89,7 @@ pub fn texture(ctx: &egui::Context, picture: &Picture, dark: bool) -> Option<Tex
 pub fn picture_ui(ui: &mut Ui, picture: &Picture, texture: &TextureHandle) {
     let width = ui.available_width();
     let (rows, cols) = (picture.rows as f32, picture.cols as f32);
-    // Cells are square where there is room; a vector is a band of readable height.
+    // Cells are square if there is space; a vector is a band of readable height.
     let cell = (width / cols).min(220.0 / rows).min(24.0);
     let size = if picture.rows == 1 { Vec2::new(width, 20.0) } else { Vec2::new(cell * cols, cell * rows) };
     let (rect, response) = ui.allocate_exact_size(size, Sense::hover());
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zero_is_neutral_and_the_ends_are_told_apart() {
+    fn zero_is_neutral_and_the_ends_differ() {
         for dark in [true, false] {
             let zero = color(0.0, -2.0, 1.0, dark);
             assert_eq!(zero, color(0.0, -1.0, 5.0, dark));

@@ -1,9 +1,9 @@
 //! Capsules: a training run in one file, from which it is trained again and compared bit by bit.
 //!
-//! A capsule is a safetensors file. Its metadata hold the preset, the seed, the machine, the plan (operations, kernels,
-//! relative addresses), and a checksum of the samples; its tensors are the initial parameters (`init.<name>`), what
-//! every step reported (`trace.loss` and others, `[steps]`, f32), and the parameters after the last step
-//! (`final.<name>`). Replaying trains again from the same start and compares bits.
+//! A capsule is a safetensors file. Its metadata contain the preset, the seed, the machine, the plan (operations,
+//! kernels, relative addresses), and a checksum of the samples; its tensors are the initial parameters (`init.<name>`),
+//! the reports of every step (`trace.loss` and others, `[steps]`, f32), and the parameters after the last step
+//! (`final.<name>`). A replay trains again from the same start and compares bits.
 
 mod replay;
 
@@ -25,28 +25,28 @@ use std::path::{Path, PathBuf};
 /// The key of a capsule's metadata, and the version of its contents.
 const KEY: &str = "stepgraph.capsule.1";
 
-/// What a capsule says besides its tensors.
+/// The data of a capsule other than its tensors.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CapsuleHeader {
     pub preset: String,
-    /// The folder that relative paths in the preset were taken from.
+    /// The folder that relative paths in the preset were relative to.
     #[serde(default, with = "path_text")]
     pub base: PathBuf,
     pub seed: u64,
     pub steps: u64,
     pub program: String,
-    /// The machine's name, and what a plan for it depends on.
+    /// The machine's name, and the properties that a plan for it depends on.
     pub device: String,
     pub isa: Option<Isa>,
     pub threads: usize,
     pub plan_hash: String,
     pub plan: PlanDigest,
-    /// The checksum of samples and targets; `None` where the batches came from elsewhere.
+    /// The checksum of samples and targets; `None` if batches were given.
     pub data_hash: Option<String>,
-    /// How samples were prepared; `None` where the batches came from elsewhere, and in capsules of the first versions.
+    /// How samples were prepared; `None` if batches were given, and in capsules of the first versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preprocessing: Option<Preprocessing>,
-    /// Whether kernels were chosen by remembered times.
+    /// Whether kernels were chosen by measured times.
     pub is_tuned: bool,
 }
 
@@ -56,14 +56,14 @@ pub struct Capsule {
     pub header: CapsuleHeader,
     pub preset: Preset,
     file: TensorFile,
-    /// Whether the user named the data, which are refused then where they are not the capsule's.
+    /// Whether the user named the data, which are then refused if they are not the capsule's.
     has_given_data: bool,
 }
 
 /// The quantities of a step that are compared.
 type Compared = (&'static str, fn(&StepReport) -> f32);
 
-/// What is compared of each step, in the order in which a difference is reported.
+/// The quantities of each step, in the order in which a difference is reported.
 const TRACE: [Compared; 4] = [
     ("loss", |r| r.loss),
     ("accuracy", |r| r.accuracy),
@@ -81,11 +81,11 @@ fn data_hash(session: &Session) -> Option<String> {
 }
 
 impl Capsule {
-    /// Trains `steps` steps from the start and keeps what they reported. `watch` is called after every step with its
-    /// number and cancels the making where it gives false.
+    /// Trains `steps` steps from the start and records their reports. `watch` is called after every step with its
+    /// number, and cancels if it returns false.
     ///
     /// # Errors
-    /// Where the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] where it was cancelled.
+    /// If the run cannot be prepared or a step fails, and [`TrainError::Cancelled`] if it was cancelled.
     pub fn make(spec: &SessionSpec, steps: u64, mut watch: impl FnMut(u64) -> bool) -> Result<Self, TrainError> {
         let mut session = Session::prepare(spec)?;
         session.set_total(steps)?;
@@ -130,10 +130,10 @@ impl Capsule {
         Ok(Self { header, preset: spec.preset.clone(), file, has_given_data: false })
     }
 
-    /// Writes the capsule whole or not at all.
+    /// Writes the complete capsule, or nothing.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), TrainError> {
         let text = serde_json::to_string(&self.header)
             .map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
@@ -144,14 +144,14 @@ impl Capsule {
     /// Reads a capsule.
     ///
     /// # Errors
-    /// Where the file is no capsule, or is damaged.
+    /// If the file is not a capsule, or is damaged.
     pub fn read(path: &Path) -> Result<Self, TrainError> {
         let help = "give a file that was made as a capsule";
         let file = read_tensors_of(path, "is not a capsule", help)?;
         let text = file.metadata.get(KEY).ok_or_else(|| TrainError::file(path, "is not a capsule", help))?;
         if file.metadata.get(CHECKSUM).is_none_or(|sum| *sum != checksum(text, &file.tensors)) {
             let message = "is damaged: its contents do not match its checksum";
-            return Err(TrainError::file(path, message, "go back to an older copy"));
+            return Err(TrainError::file(path, message, "restore an older copy"));
         }
         let header: CapsuleHeader = serde_json::from_str(text)
             .map_err(|e| TrainError::file(path, format!("has a broken header: {e}"), help))?;
@@ -173,18 +173,18 @@ impl Capsule {
         tensor.to_vec().map_err(broken(path))
     }
 
-    /// The folder to take relative paths in the preset from: where it was made, if that is here, and `otherwise` the
-    /// one given.
+    /// The folder that relative paths in the preset are relative to: the original one, if it exists here, and
+    /// `otherwise` the given one.
     #[must_use]
     pub fn base(&self, otherwise: PathBuf) -> PathBuf {
         if self.header.base.is_dir() { self.header.base.clone() } else { otherwise }
     }
 
-    /// Takes the data from these files or folders, which must hold what the capsule was made with; one for each that
-    /// the preset names, in its order.
+    /// Uses these files or folders as the data, which must equal those of the capsule; one for each path in the preset,
+    /// in its order.
     ///
     /// # Errors
-    /// Where they are more or fewer than the preset names.
+    /// If their number differs from the preset's.
     pub fn set_data(&mut self, paths: &[PathBuf]) -> Result<(), TrainError> {
         let mut own = self.preset.data.iter_mut().flat_map(|data| data.source.paths_mut()).collect::<Vec<_>>();
         if own.len() != paths.len() {
@@ -212,10 +212,10 @@ impl Capsule {
     }
 }
 
-/// How a kept run is trained again for a capsule: its preset, seed and plan's machine.
+/// How a kept run is trained again for a capsule: its preset, seed and the machine of its plan.
 ///
 /// # Errors
-/// Where its preset cannot be read.
+/// If its preset cannot be read.
 pub fn spec_of_run(store: &RunStore, entry: &RunEntry) -> Result<SessionSpec, RunsError> {
     let path = store.path(&entry.id).join("run.json");
     let damaged = || RunsError::Damaged { path, why: "its preset is of another version".into() };
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_capsule_is_replayed_to_the_bit() {
+    fn a_capsule_is_replayed_bit_for_bit() {
         let (_folder, path) = temporary_file("run.capsule");
         Capsule::make(&spec("digits-mlp"), 25, |_| true).unwrap().write(&path).unwrap();
         let capsule = Capsule::read(&path).unwrap();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spoilt_value_is_found_at_its_step() {
+    fn a_changed_value_is_found_at_its_step() {
         let mut capsule = Capsule::make(&spec("xor"), 12, |_| true).unwrap();
         let mut values = capsule.trace("grad_norm", Path::new("")).unwrap();
         values[6] = f32::from_bits(values[6].to_bits() ^ 1);
@@ -273,12 +273,12 @@ mod tests {
             report.has_other_data && report.plan_differences[0].starts_with("op 0: gemm another_kernel"),
             "{report}"
         );
-        // The numbers are equal nevertheless, and that is reported too.
+        // The numbers are equal nevertheless, which is reported too.
         assert!(report.bits.is_bit_equal);
     }
 
     #[test]
-    fn a_replay_that_is_ended_claims_nothing() {
+    fn a_cancelled_replay_claims_no_agreement() {
         let capsule = Capsule::make(&spec("xor"), 9, |_| true).unwrap();
         let report = capsule.replay(PathBuf::from("."), None, None, |step| step < 4).unwrap();
         assert_eq!(
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_making_that_is_cancelled_gives_no_capsule() {
+    fn cancelling_while_a_capsule_is_made_gives_none() {
         for last in [1, 4, 9] {
             let made = Capsule::make(&spec("xor"), 9, |step| step < last);
             assert!(matches!(made, Err(TrainError::Cancelled)), "cancelled after step {last}");

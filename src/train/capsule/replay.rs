@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The first value that is not bit-equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
-    /// From 1; the step after which parameters were compared, for one of them.
+    /// Counted from 1; for a parameter, the step after which parameters were compared.
     pub step: u64,
     /// `loss`, or the name of a parameter after the last step.
     pub quantity: String,
@@ -37,7 +37,7 @@ pub struct BitComparison {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CapsuleReport {
     pub preset: String,
-    /// Steps that the capsule holds.
+    /// The number of steps in the capsule.
     pub steps: u64,
     #[serde(flatten)]
     pub bits: BitComparison,
@@ -45,7 +45,7 @@ pub struct CapsuleReport {
     pub plan_differences: Vec<String>,
     /// True if the samples are not those of the capsule.
     pub has_other_data: bool,
-    /// Where it was made and where it was replayed.
+    /// The machines on which it was made and replayed.
     pub recorded_on: String,
     pub replayed_on: String,
 }
@@ -103,7 +103,7 @@ impl Capsule {
     /// `watch` is called after every step with its number and ends the replay if it returns false.
     ///
     /// # Errors
-    /// Where the run cannot be prepared here or a step fails.
+    /// If the run cannot be prepared here, or a step fails.
     pub fn replay(
         &self,
         base: PathBuf,

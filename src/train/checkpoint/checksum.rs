@@ -10,14 +10,14 @@ use std::path::Path;
 /// The checksum over the header and every tensor in order of the names, in hexadecimal.
 pub(in crate::train) fn checksum(header: &str, tensors: &[(String, HostTensor)]) -> String {
     let streams: Vec<Stream> = tensors.iter().map(|(name, t)| Stream::held(name, t)).collect();
-    // What is in memory can always be had.
+    // Tensors in memory can always be read.
     checksum_of(header, &streams).unwrap_or_default()
 }
 
-/// Holds a checkpoint's tensors against its checksum. Any other file has none of its kind.
+/// Compares a checkpoint's tensors with its checksum. Other files have none.
 ///
 /// # Errors
-/// Where they do not match.
+/// If they do not match.
 pub(in crate::train) fn check_sum(
     path: &Path,
     metadata: &HashMap<String, String>,

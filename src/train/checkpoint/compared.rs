@@ -1,4 +1,4 @@
-//! A checkpoint's recipe beside that of a run which is to continue from it.
+//! Compares a checkpoint's recipe with that of a run that continues from it.
 
 use super::Header;
 use crate::train::TrainError;
@@ -7,22 +7,22 @@ use crate::train::file_keys::CHECKPOINT;
 use crate::train::recipe::{Recipe, RecipeChange, refusal};
 use std::path::Path;
 
-/// What a resumed run took from its checkpoint, and what not.
+/// What a resumed run used of its checkpoint, and what not.
 #[derive(Clone, Debug, Default)]
 pub struct Resumed {
-    /// Fields of the recipe that the run has otherwise than its checkpoint.
+    /// Fields of the recipe whose values differ from the checkpoint's.
     pub changes: Vec<RecipeChange>,
-    /// A note about it, changes included.
+    /// A note about it, including the changes.
     pub notes: Vec<String>,
 }
 
-/// What the comparison of a run with a checkpoint's recipe found.
+/// The result of comparing a run with a checkpoint's recipe.
 #[derive(Clone, Debug)]
 pub(in crate::train) struct Compared {
-    /// The checkpoint's header: another file may take its place before its tensors are read.
+    /// The checkpoint's header, because another file may replace it before its tensors are read.
     pub(super) text: String,
     pub(super) header: Header,
-    /// `None` where this version cannot read it.
+    /// `None` if this version cannot read it.
     pub(super) theirs: Option<Recipe>,
     pub(super) note: Option<&'static str>,
     pub(super) changes: Vec<RecipeChange>,
@@ -32,7 +32,7 @@ impl Compared {
     /// Compares the header `text` of the checkpoint at `path` with a run's recipe.
     ///
     /// # Errors
-    /// Where the run cannot continue from the checkpoint for it, or the header is broken.
+    /// If the difference does not allow the run to continue from the checkpoint, or the header is damaged.
     pub(super) fn new(text: &str, own: &Recipe, path: &Path) -> Result<Self, TrainError> {
         let help = "give a file that was written as a checkpoint";
         let header: Header = serde_json::from_str(text)
@@ -46,11 +46,11 @@ impl Compared {
         Ok(Self { text: text.to_owned(), header, theirs, note, changes })
     }
 
-    /// Compares the checkpoint at `path` by its header alone, before data are prepared as it says; nothing for a file
-    /// that is no checkpoint, which is refused where it is read.
+    /// Compares the checkpoint at `path` by its header only, before data are prepared as it says; `None` for a file
+    /// that is not a checkpoint, which is refused when it is read.
     ///
     /// # Errors
-    /// As [`super::Session::load_checkpoint`], for the recipe.
+    /// As for [`super::Session::load_checkpoint`], for the recipe.
     pub(in crate::train) fn ahead(path: &Path, own: &Recipe) -> Result<Option<Self>, TrainError> {
         let text = metadata_of(path).and_then(|mut metadata| metadata.remove(CHECKPOINT));
         text.map(|text| Self::new(&text, own, path)).transpose()

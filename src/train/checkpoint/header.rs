@@ -1,4 +1,4 @@
-//! What a checkpoint says before its tensors, read from the first bytes of the file.
+//! The header of a checkpoint, read from the first bytes of the file.
 
 use crate::model::read_preset;
 use crate::train::file_header::read_header;
@@ -8,25 +8,25 @@ use crate::train::{FeedPosition, TrainError};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// What a checkpoint says besides its tensors.
+/// The data of a checkpoint other than its tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::train) struct Header {
     pub(in crate::train) preset: String,
     pub(super) step: u64,
     pub(in crate::train) seed: u64,
     pub(in crate::train) position: FeedPosition,
-    /// Absent in checkpoints of earlier versions, whose preset says the same but for the number of steps.
+    /// Absent in checkpoints of earlier versions, whose preset contains the same except for the number of steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) recipe: Option<Recipe>,
-    /// The loss of the last step, as its log has it: it shows whether a log belongs to the run. Absent before
-    /// the first step, and in checkpoints of earlier versions.
+    /// The loss of the last step, as in its log, which shows whether a log belongs to the run. Absent before the first
+    /// step, and in checkpoints of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f32>,
 }
 
 impl Header {
-    /// The recipe of the run that wrote the checkpoint, and a note where it says less than it should; `None` where this
-    /// version cannot read it.
+    /// The recipe of the run that wrote the checkpoint, with a note if it is incomplete; `None` if this version cannot
+    /// read it.
     pub(super) fn recipe(&self) -> (Option<Recipe>, Option<&'static str>) {
         if self.recipe.is_some() {
             return (self.recipe.clone(), None);
@@ -44,15 +44,15 @@ impl Header {
     }
 }
 
-/// The step after which a checkpoint was written, read from the file's first bytes alone.
+/// The step after which a checkpoint was written, read only from the file's first bytes.
 ///
 /// # Errors
-/// Where the file cannot be read, or is no checkpoint.
+/// If the file cannot be read, or is not a checkpoint.
 pub fn checkpoint_step(path: &Path) -> Result<u64, TrainError> {
     checkpoint_end(path).map(|(step, _)| step)
 }
 
-/// As [`checkpoint_step`], with the loss of that step, where the checkpoint says it.
+/// Like [`checkpoint_step`], with the loss of that step, if the checkpoint contains it.
 ///
 /// # Errors
 /// As [`checkpoint_step`].

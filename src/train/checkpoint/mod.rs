@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a run needs to continue as if it had never stopped.
+//! Checkpoints: everything that a run needs to continue exactly.
 
 mod checksum;
 mod compared;
@@ -26,8 +26,8 @@ impl Session {
     /// Writes parameters, running statistics, optimizer state, counters, learning rate and data position.
     ///
     /// # Errors
-    /// Where a parameter or running statistic is not finite, and where the file cannot be written; an older checkpoint
-    /// of that name is untouched then.
+    /// If a parameter or running statistic is not finite, or the file cannot be written; then an older checkpoint of
+    /// that name is unchanged.
     pub fn save_checkpoint(&self, path: &Path, preset: &Preset) -> Result<(), TrainError> {
         check_parameters(&self.train, path)?;
         let mut streams = Stream::params(&self.train, self.model());
@@ -46,21 +46,21 @@ impl Session {
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;
         let origin = self.origin();
         let sum = checksum_of(&format!("{text}{}", origin.text()), &streams)
-            .map_err(|e| TrainError::file(path, e.to_string(), "the step's values cannot be had"))?;
+            .map_err(|e| TrainError::file(path, e.to_string(), "the values of the step cannot be read"))?;
         let mut metadata = origin.metadata();
         metadata.extend([(CHECKPOINT.to_owned(), text), (CHECKSUM.to_owned(), sum)]);
         write_streams(path, &streams, &metadata)
     }
 
-    /// The values besides parameters that survive a step and count: moments by parameter, counters, hyperparameters.
+    /// The values other than parameters that survive a step: moments by parameter, counters, hyperparameters.
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
         let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
-        let counts = |(index, v): &(usize, &LValue)| {
-            let counts = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
+        let is_saved = |(index, v): &(usize, &LValue)| {
+            let is_state = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
                 || moments.contains(&LValueId(*index as u32));
-            v.persistent && counts && !plant::forgets(&v.name)
+            v.persistent && is_state && !plant::forgets(&v.name)
         };
-        program.values.iter().enumerate().filter(counts).map(|(_, v)| v.name.clone()).collect()
+        program.values.iter().enumerate().filter(is_saved).map(|(_, v)| v.name.clone()).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Continuing from a checkpoint: what a run takes from it, and what it refuses.
+//! Continues from a checkpoint: what a run uses of it, and what it refuses.
 
 use super::{Compared, Resumed};
 use crate::lower::LValueId;
@@ -17,7 +17,7 @@ impl Session {
     /// Restores the run from a checkpoint of the same network and data.
     ///
     /// # Errors
-    /// Where the file is no checkpoint, or one of another network.
+    /// If the file is not a checkpoint, or one of another network.
     pub fn load_checkpoint(&mut self, path: &Path) -> Result<(), TrainError> {
         self.load_compared(path, None)
     }
@@ -44,7 +44,7 @@ impl Session {
         let resumed = Resumed { notes: notes.chain(of_rates).chain(of_data).collect(), changes };
         let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let model = self.model().clone();
-        // The session is changed only from here on: parameters are checked as a whole before the first is set.
+        // The session is changed only from here on: all parameters are checked before the first is set.
         self.state_changed()?;
         let result = self.apply(&file, &model, &wanted, path).and_then(|()| {
             let resumed = self.renew_rates(resumed)?;
@@ -62,7 +62,7 @@ impl Session {
         Ok(())
     }
 
-    /// The state of this session with its entries in a checkpoint; what the checkpoint lacks begins at zero.
+    /// The state of this session with its entries in a checkpoint; entries that the checkpoint lacks start at zero.
     fn wanted(
         &self,
         file: &OpenTensors,
@@ -77,7 +77,7 @@ impl Session {
             let shape = &self.compiled().plan.program.value(id).shape;
             let found = file.get(&format!("state.{name}")).filter(|t| t.shape == *shape);
             if found.is_none() && name == "scaler" {
-                // Written by a step without loss scaling: this one starts with its own scale.
+                // Written by a step without loss scaling: this run starts with its own scale.
                 continue;
             }
             if found.is_none()

@@ -1,4 +1,4 @@
-//! What a resumed run takes from its checkpoint, by the fields of its recipe.
+//! What a resumed run uses of its checkpoint, by the fields of its recipe.
 
 use super::*;
 use crate::model::{ParamId, Preset, read_preset};
@@ -23,7 +23,7 @@ fn session(text: &str) -> Session {
     Session::prepare(&SessionSpec { threads: 1, ..SessionSpec::new(preset(text), PathBuf::from(".")) }).unwrap()
 }
 
-/// What a session of `text` says of the checkpoint at `path`.
+/// The message of a session of `text` about the checkpoint at `path`.
 fn resumed(text: &str, path: &Path) -> Session {
     let mut session = session(text);
     session.load_checkpoint(path).unwrap();
@@ -37,7 +37,7 @@ fn refused(text: &str, path: &Path) -> String {
 }
 
 #[test]
-fn what_a_checkpoint_cannot_continue_with_is_refused_with_both_values() {
+fn fields_that_must_not_change_are_refused_with_both_values() {
     let (folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert_eq!(checkpoint_step(&path).unwrap(), 0);
@@ -65,7 +65,7 @@ fn what_a_checkpoint_cannot_continue_with_is_refused_with_both_values() {
 }
 
 #[test]
-fn what_may_change_is_applied_and_reported() {
+fn fields_that_may_change_are_applied_and_reported() {
     let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.step().unwrap();
@@ -95,7 +95,7 @@ fn what_may_change_is_applied_and_reported() {
 }
 
 #[test]
-fn a_rate_that_was_set_while_the_run_lasted_stays_until_the_preset_changes() {
+fn a_rate_that_was_set_during_the_run_is_kept_until_the_preset_changes() {
     let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.set_lr(0.002).unwrap();
@@ -108,7 +108,7 @@ fn a_rate_that_was_set_while_the_run_lasted_stays_until_the_preset_changes() {
 }
 
 #[test]
-fn momentum_that_the_checkpoint_lacks_begins_with_none() {
+fn momentum_that_the_checkpoint_lacks_starts_at_zero() {
     let (_folder, path) = temporary_file("run.ckpt");
     let plain = TEXT.replace("adam", "sgd");
     let with = plain.replace("0.01", "0.01, \"momentum\": 0.9");
@@ -151,7 +151,7 @@ fn a_checkpoint_of_an_earlier_version_is_compared_by_its_preset() {
 }
 
 #[test]
-fn a_checkpoint_says_the_loss_of_its_last_step() {
+fn a_checkpoint_contains_the_loss_of_its_last_step() {
     let (_folder, path) = temporary_file("run.ckpt");
     let mut first = session(TEXT);
     first.save_checkpoint(&path, &preset(TEXT)).unwrap();
@@ -164,14 +164,14 @@ fn a_checkpoint_says_the_loss_of_its_last_step() {
 }
 
 #[test]
-fn a_recipe_that_was_compared_ahead_is_compared_again_only_for_another_file() {
+fn a_recipe_that_was_compared_before_is_compared_again_only_for_another_file() {
     let (_folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     let mut run = session(TEXT);
     let own = run.recipe.clone().of_steps(run.total);
     let ahead = Compared::ahead(&path, &own).unwrap();
     assert!(ahead.is_some());
-    // Another checkpoint takes the place of the file before its tensors are read.
+    // Another checkpoint replaces the file before its tensors are read.
     let other = TEXT.replace("\"relu\"", "\"tanh\"");
     session(&other).save_checkpoint(&path, &preset(&other)).unwrap();
     let message = run.load_compared(&path, ahead).unwrap_err().to_string();
@@ -197,7 +197,7 @@ fn a_run_that_has_diverged_is_not_written() {
 }
 
 #[test]
-fn samples_are_hashed_only_where_the_checkpoint_has_a_checksum() {
+fn samples_are_hashed_only_if_the_checkpoint_has_a_checksum() {
     let (_folder, path) = temporary_file("run.ckpt");
     session(TEXT).save_checkpoint(&path, &preset(TEXT)).unwrap();
     assert!(resumed(TEXT, &path).data_digest.get().is_some());

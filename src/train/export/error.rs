@@ -45,7 +45,7 @@ pub enum ExportError {
 }
 
 impl ExportError {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub fn is_user(&self) -> bool {
         match self {
@@ -74,6 +74,6 @@ pub enum Replace {
     Nothing,
     /// An older export in the same format, and no other file.
     Older,
-    /// Whatever is there: the user was asked about that very file.
+    /// Any existing file: the user agreed to replace it.
     Anything,
 }

@@ -1,4 +1,4 @@
-//! Whether an export has room, by the network alone: before parameters are read or drawn.
+//! Checks whether an export fits, given only the network: before parameters are read or drawn.
 
 use super::onnx::MAX_BYTES;
 use super::{ExportError, Format};
@@ -10,14 +10,14 @@ use crate::train::file_header::read_header;
 use crate::train::memory_needs::{Needs, PROGRAM};
 use std::path::Path;
 
-/// The beginning of the names of a checkpoint's tensors that are no parameters.
+/// The prefix of the names of a checkpoint's tensors that are not parameters.
 pub(super) const STATE: &str = "state.";
 
-/// Refuses an export of a network whose file the format does not allow, or that has not the memory here; `file` holds
-/// its parameters, which are drawn where there is none.
+/// Refuses an export of a network whose file the format does not allow, or for which the memory is too small; `file`
+/// contains its parameters, which are drawn if there is none.
 ///
 /// # Errors
-/// What does not fit, with figures and what to do.
+/// What does not fit, with numbers and what to do.
 pub(super) fn check_room(
     preset: Option<&Preset>,
     base: &Path,
@@ -46,23 +46,23 @@ fn data_of(preset: &Preset, model: &Model, base: &Path, format: Format) -> DataS
     source.map_or_else(DataSize::default, |source| expected_size(source, &Request::of(model, 0), base))
 }
 
-/// What an export takes of memory, with parameters of so many bytes `read` from a file, or drawn.
+/// The memory of an export, with parameters of this many bytes `read` from a file, or drawn.
 fn needs(model: Option<&Model>, read: Option<u64>, data: DataSize, format: Format) -> Needs {
     let sizes = || model.into_iter().flat_map(|model| &model.params).map(|p| 4 * p.shape.len() as u64);
     let (params, largest) = (sizes().sum::<u64>(), sizes().max().unwrap_or(0));
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);
     needs.add("the parameters", read.unwrap_or(params));
-    needs.add("a parameter on its way", largest);
-    // The graph grows, and is a part of the file then.
-    needs.add("the file while it is put together", if format == Format::Onnx { 3 * params + largest } else { 0 });
+    needs.add("the largest parameter, while it is copied", largest);
+    // The graph grows, and becomes a part of the file.
+    needs.add("the file, while it is composed", if format == Format::Onnx { 3 * params + largest } else { 0 });
     needs.add("the samples", data.held);
-    needs.add("the files of the samples while they are read", data.reading);
-    needs.add("the samples on their way to their file", if format == Format::PyTorch { data.held } else { 0 });
+    needs.add("the files of the samples, while they are read", data.reading);
+    needs.add("the samples, while they are written", if format == Format::PyTorch { data.held } else { 0 });
     needs
 }
 
-/// Bytes of the parameters in a file, by its header; a file that cannot be read is refused where it is.
+/// Bytes of the parameters in a file, by its header; a file that cannot be read is refused when it is read.
 fn bytes_of(path: &Path) -> u64 {
     let header = path.is_file().then(|| read_header(path).ok()).flatten().map(|(header, _)| header);
     let tensors = header.as_ref().and_then(|header| header.as_object()).into_iter().flatten();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn every_format_counts_what_it_takes() {
+    fn every_format_estimates_its_memory() {
         let model = check(&preset(512)).model.unwrap();
         let params = 4 * model.params.iter().map(|p| p.shape.len() as u64).sum::<u64>();
         let of = |format| {
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(weights, PROGRAM + params + 512 * 512 * 4);
         assert_eq!(of(Format::PyTorch), weights + 2 * 200 * 3 * 4);
         assert_eq!(of(Format::Onnx), weights + 200 * 3 * 4 + 3 * params + 512 * 512 * 4);
-        // What is read is as large as it is in its file.
+        // Data that are read have the same size as in their file.
         let read = needs(Some(&model), Some(7), DataSize::default(), Format::Safetensors);
         assert_eq!(read.bytes(), weights - params + 7);
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_beyond_the_limit_of_onnx_are_refused_with_figures() {
+    fn parameters_beyond_the_limit_of_onnx_are_refused_with_numbers() {
         let message = check_room(Some(&preset(50_000)), Path::new("."), None, Format::Onnx).unwrap_err();
         assert!(
             message.is_user() && message.to_string().contains("take 9.3 GiB, and ONNX allows 2.0 GiB"),

@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// The name for people.
+    /// The name for the user.
     #[must_use]
     pub const fn title(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Format {
         }
     }
 
-    /// The end of a file's name; TensorBoard's events are in a folder.
+    /// The suffix of a file's name; TensorBoard's events are in a folder.
     #[must_use]
     pub const fn extension(self) -> &'static str {
         match self {
@@ -60,14 +60,14 @@ impl Format {
         }
     }
 
-    /// The format that a file's name asks for; a folder of TensorBoard's is asked for by the format's name.
+    /// The format that a file's name implies; a TensorBoard folder is chosen by the format's name.
     #[must_use]
     pub fn of_path(path: &Path) -> Option<Self> {
         let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default().to_lowercase();
         Self::ALL.into_iter().find(|f| !extension.is_empty() && f.extension() == extension)
     }
 
-    /// What file `index` of an export is, in the order of [`Subject::files`].
+    /// The content of file `index` of an export, in the order of [`Subject::files`].
     pub(super) const fn kind(self, index: usize) -> ResultKind<'static> {
         match (self, index) {
             (Self::Csv, _) => ResultKind::Curves,
@@ -82,7 +82,7 @@ impl Format {
         }
     }
 
-    /// Whether it is made of curves, and not of the network.
+    /// Whether it contains curves instead of a network.
     #[must_use]
     pub const fn shows_curves(self) -> bool {
         matches!(self, Self::Csv | Self::Jsonl | Self::Png | Self::Svg | Self::TensorBoard)

@@ -1,8 +1,7 @@
 //! Exports: runs and networks in the formats of other programs.
 //!
-//! Each format is a function from plain data to bytes in a file of its own; [`Subject`] gathers what they need of a run
-//! or a preset, and [`Subject::write`] puts files into place, whole or not at all, and over nothing unless that was
-//! asked for.
+//! Each format is a function from plain data to the bytes of a file; [`Subject`] collects what they need of a run or a
+//! preset, and [`Subject::write`] writes complete files, and replaces existing ones only on request.
 
 mod error;
 mod export_size;
@@ -51,17 +50,17 @@ pub struct Subject {
     steps: u64,
     started_ms: u64,
     curves: Option<Curves>,
-    /// `None` where a run kept none.
+    /// `None` if a run kept none.
     weights: Option<Vec<(String, HostTensor)>>,
-    /// Where these weights come from; `None` for initial ones.
+    /// The origin of these weights; `None` for initial ones.
     origin: Option<Origin>,
 }
 
 impl Subject {
-    /// A kept run, as far as the format needs it.
+    /// A kept run, with what the format needs of it.
     ///
     /// # Errors
-    /// Where its files cannot be read.
+    /// If its files cannot be read.
     pub fn of_run(store: &RunStore, entry: &RunEntry, format: Format) -> Result<Self, ExportError> {
         let record = &entry.record;
         let mut curves = if format.shows_curves() { Some(store.curves(&entry.id)?) } else { None };
@@ -95,10 +94,10 @@ impl Subject {
         })
     }
 
-    /// A preset with the weights of a file, or its initial ones, as far as the format needs it.
+    /// A preset with the weights of a file, or its initial ones, with what the format needs of them.
     ///
     /// # Errors
-    /// Where the file cannot be read, or the export has no room.
+    /// If the file cannot be read, or the export does not fit.
     pub fn of_preset(
         preset: &Preset,
         base: &Path,
@@ -143,7 +142,7 @@ impl Subject {
                 }
                 files
             }
-            // TensorBoard takes what follows the last dot for no name of its own.
+            // TensorBoard treats the text after the last dot as an extension.
             Format::TensorBoard => {
                 vec![path.join(format!("events.out.tfevents.{}.stepgraph", self.started_ms / 1000))]
             }
@@ -151,11 +150,11 @@ impl Subject {
         }
     }
 
-    /// Writes the export and gives its files, the first of which is the one that was asked for.
+    /// Writes the export and returns its files, the first of which is the requested one.
     ///
     /// # Errors
-    /// Where it cannot be made of what is there, cannot be written, or a file is there that `replace` does not allow to
-    /// replace.
+    /// If the format cannot represent it, it cannot be written, or `replace` does not allow an existing file to be
+    /// replaced.
     pub fn write(
         &self,
         format: Format,
@@ -164,7 +163,7 @@ impl Subject {
         replace: Replace,
     ) -> Result<Vec<PathBuf>, ExportError> {
         let files = self.files(format, path);
-        // Of several files the first must not be written where a later name is too long.
+        // If there are several files, the first must not be written if a later name is too long.
         let of_name = |f: &PathBuf| f.symlink_metadata().err().filter(|e| e.kind() == io::ErrorKind::InvalidFilename);
         if let Some((path, cause)) = files.iter().find_map(|f| Some((f.clone(), of_name(f)?))) {
             return Err(ExportError::Write { path, cause });
@@ -199,7 +198,7 @@ impl Subject {
                 write_streams(main, &streams, &metadata)?;
             }
             Format::Onnx => {
-                // Where layers choose, it is the network that evaluations use.
+                // If layers choose, the network of evaluations is used.
                 let model = self.model()?.in_evaluation();
                 put(main, &onnx::onnx(&model, self.weights()?, &self.meaning(&model)?)?)?;
             }
@@ -223,8 +222,8 @@ impl Subject {
         checked.model.ok_or_else(|| TrainError::Preset(checked.diagnostics).into())
     }
 
-    /// What the network's samples and outputs mean, as far as its data says. Where the data cannot be read, only a
-    /// network that needs its mean and deviation is not exported.
+    /// The meaning of the network's samples and outputs, as far as its data define it. If the data cannot be read, only
+    /// a network that needs their mean and deviation cannot be exported.
     fn meaning(&self, model: &Model) -> Result<Meaning, ExportError> {
         let known = self.known();
         let Some(preset) = self.preset.as_ref().filter(|p| p.data.is_some()) else {
@@ -238,12 +237,12 @@ impl Subject {
         }
     }
 
-    /// How the samples were prepared that the weights were trained with, where that is known.
+    /// How the samples that the weights were trained with were prepared, if that is known.
     fn known(&self) -> Option<&Preprocessing> {
         self.origin.as_ref()?.preprocessing.as_ref()
     }
 
-    /// What the export assumes of weights that do not say how their samples were prepared.
+    /// A note about what the export assumes if the weights do not say how their samples were prepared.
     #[must_use]
     pub fn assumption(&self, format: Format) -> Option<String> {
         let is_standardized = |p: &Preset| p.data.as_ref().is_some_and(|d| d.source.is_standardized());
@@ -256,7 +255,7 @@ impl Subject {
         })
     }
 
-    /// The samples of the preset as its run saw them, scaled and divided.
+    /// The samples of the preset as its run used them, scaled and divided.
     fn samples(&self, preset: &Preset, model: &Model) -> Result<(Dataset, Split), ExportError> {
         let mut source = preset.data.clone().ok_or(TrainError::NoData)?;
         let request = Request::of(model, self.seed);
@@ -292,7 +291,7 @@ impl Subject {
         let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let maybe_trained = self.origin.as_ref().is_some_and(Origin::is_maybe_trained);
         let companions = pytorch::Companions { weights: name(&files[1]), data: files.get(2).map(name), maybe_trained };
-        // The script comes last: every file that it needs exists when it appears.
+        // The script is written last, so that every file that it needs exists when it appears.
         let mut meaning = self.known().map_or_else(Meaning::default, |known| Meaning::known(known, &model));
         if let (Some(path), Some(preset)) = (files.get(2), &self.preset) {
             let (set, split) = self.samples(preset, &model)?;
@@ -305,7 +304,7 @@ impl Subject {
     }
 }
 
-/// Makes sure that nothing is lost where a file of this kind is written.
+/// Checks that no other file is lost when a file of this kind is written.
 fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), ExportError> {
     if !file.exists() {
         return Ok(());
@@ -314,7 +313,7 @@ fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), Expor
         return Err(ExportError::Exists(file.to_owned()));
     }
     if !file.is_file() {
-        let cause = io::Error::new(io::ErrorKind::InvalidInput, "there is something that is no file");
+        let cause = io::Error::new(io::ErrorKind::InvalidInput, "it exists and is not a file");
         return Err(ExportError::Write { path: file.to_owned(), cause });
     }
     if replace == Replace::Older { Ok(replaceable(file, kind)?) } else { Ok(()) }
@@ -323,7 +322,7 @@ fn free(file: &Path, kind: ResultKind<'_>, replace: Replace) -> Result<(), Expor
 /// Writes a picture that was drawn as SVG.
 ///
 /// # Errors
-/// Where it cannot be drawn or written.
+/// If it cannot be drawn or written.
 pub fn write_picture(format: Format, path: &Path, svg: &str) -> Result<(), ExportError> {
     if format == Format::Svg {
         return put(path, svg.as_bytes());
@@ -331,7 +330,7 @@ pub fn write_picture(format: Format, path: &Path, svg: &str) -> Result<(), Expor
     put(path, &svg_to_png(svg).ok_or(ExportError::Picture)?)
 }
 
-/// `a.py` with `weights` is `a.weights.safetensors`.
+/// `a.py` with `weights` becomes `a.weights.safetensors`.
 fn beside(path: &Path, what: &str) -> PathBuf {
     path.with_extension(format!("{what}.safetensors"))
 }
@@ -340,7 +339,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     write_atomic(path, bytes).map_err(|cause| ExportError::Write { path: path.to_owned(), cause })
 }
 
-/// The tensors of a file, without the optimizer's state that a checkpoint holds too.
+/// The tensors of a file, without the optimizer's state that a checkpoint also contains.
 fn parameters(file: &OpenTensors) -> Result<Vec<(String, HostTensor)>, ExportError> {
     let wanted = file.entries.iter().filter(|entry| !entry.name.starts_with(export_size::STATE));
     wanted.map(|entry| Ok((entry.name.clone(), file.read(entry)?))).collect()

@@ -1,7 +1,8 @@
 //! A network for inference as an ONNX model: opset 17, names of parameters as in the preset, any batch size.
 //!
-//! After `onnx.proto` and the operators' definitions. Dropout is nothing at inference, normalisation over the batch
-//! uses the running statistics, and a repeated block occurs as often as it is applied, with the same initializers.
+//! Follows `onnx.proto` and the operators' definitions. Dropout has no effect at inference, normalisation over the
+//! batch uses the running statistics, and the layers of a repeated block occur several times, with the same
+//! initializers.
 
 use super::layers;
 use super::onnx_graph::{FLOAT, INT64, Writer, tensor};
@@ -11,9 +12,9 @@ use crate::model::{Model, NamedInput, Targets};
 use crate::tensor::{Bytes, DType, HostTensor};
 
 const OPSET: i64 = 17;
-/// The file format's version that opset 17 came with.
+/// The version of the file format that was released with opset 17.
 const IR_VERSION: i64 = 8;
-/// Protocol buffers end at two gigabytes.
+/// Protocol buffers are limited to two gigabytes.
 pub(super) const MAX_BYTES: usize = 0x7fff_0000;
 
 /// An input or output: `[batch, ...]` elements of a type.
@@ -24,7 +25,7 @@ fn value_info(name: &str, element: i64, dims: &[usize]) -> Message {
     Message::new().text(1, name).message(2, &Message::new().message(1, &tensor))
 }
 
-/// What the model takes and gives, in words.
+/// The inputs and outputs of the model, as text.
 fn about(model: &Model, meaning: &Meaning) -> String {
     let takes = |input: &NamedInput| {
         let own = meaning.of_input(&input.name);
@@ -83,11 +84,11 @@ fn properties(model: &Model, meaning: &Meaning) -> Vec<(&'static str, String)> {
     out
 }
 
-/// Features as the network was trained on them, where its data were standardised.
+/// Features as the network was trained on them, if its data were standardised.
 fn standardized(w: &mut Writer, input: &NamedInput, x: String, meaning: &Meaning) -> String {
     let Some(scaling) = &meaning.of_input(&input.name).scaling else { return x };
     let dims = &input.shape.0;
-    // A mean far from 0 loses digits in f32 that count where the deviation is small: they are taken away after it.
+    // A mean far from 0 loses digits in f32 that matter if the deviation is small: they are subtracted separately.
     let rest: Vec<f64> = scaling.mean.iter().map(|m| m - f64::from(*m as f32)).collect();
     let counts = rest.iter().zip(&scaling.scale).any(|(r, s)| (r * s).abs() > 1e-6);
     let mut constant = |what: &str, values: &[f64]| {
@@ -103,18 +104,18 @@ fn standardized(w: &mut Writer, input: &NamedInput, x: String, meaning: &Meaning
     w.node("Mul", &[&centred, &scale], &[])
 }
 
-/// What an input is called: `input` where the network has no other, and otherwise by its name.
+/// The name of an input: `input` if the network has no other, otherwise its own name.
 fn input_name<'m>(model: &Model, input: &'m NamedInput) -> &'m str {
     if model.inputs.len() == 1 { "input" } else { &input.name }
 }
 
-/// What the output is called: `output`, where no input is.
+/// The name of the output: `output`, unless an input has that name.
 fn output_name(model: &Model) -> &'static str {
     let is_taken = model.inputs.iter().any(|input| input_name(model, input) == "output");
     if is_taken { "network.output" } else { "output" }
 }
 
-/// The values that layers take of the inputs; gives that of the first layer.
+/// The values of the inputs that layers use; returns that of the first layer.
 fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
     for input in &model.inputs {
         let value = standardized(w, input, input_name(model, input).to_owned(), meaning);
@@ -124,10 +125,10 @@ fn inputs(w: &mut Writer, model: &Model, meaning: &Meaning) -> String {
 }
 
 /// The bytes of an ONNX file for a network with these parameters; its input is `input`, several inputs have their own
-/// names, and its output is `output` (logits where the loss takes classes or answers of yes and no). Tokens are int64.
+/// names, and its output is `output` (logits if the loss takes classes or yes-or-no targets). Tokens are int64.
 ///
 /// # Errors
-/// Where a parameter is missing or has another shape, or the file would be larger than the format allows.
+/// If a parameter is missing or has another shape, or the file would be larger than the format allows.
 pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) -> Result<Vec<u8>, ExportError> {
     let mut writer = Writer::default();
     let mut bytes = 0;
@@ -149,7 +150,7 @@ pub fn onnx(model: &Model, weights: &[(String, HostTensor)], meaning: &Meaning) 
     }
     let first = inputs(&mut writer, model, meaning);
     let last = model.roots.iter().fold(first, |x, id| layers::onnx(&mut writer, model, *id, x));
-    // The output has a name that is known, whatever the last layer is.
+    // The output has a fixed name, regardless of the last layer.
     let output = output_name(model);
     let message = Message::new().text(1, &last).text(2, output).text(3, "node_output").text(4, "Identity");
     writer.put(1, &message);
@@ -174,11 +175,11 @@ mod tests {
     use super::*;
     use crate::model::{check, read_preset};
 
-    /// A network with every layer there is.
+    /// A network with all kinds of layers.
     const EVERYTHING: &str = include_str!("../../../tests/data/everything.json");
 
     #[test]
-    fn the_file_is_a_graph_whose_names_all_lead_somewhere() {
+    fn every_name_in_the_graph_is_defined() {
         let model = check(&read_preset(EVERYTHING).unwrap()).model.unwrap();
         let weights = super::super::initial_weights(&model, 1).unwrap();
         let file = onnx(&model, &weights, &Meaning::default()).unwrap();
@@ -202,7 +203,7 @@ mod tests {
         for wanted in ["Conv", "BatchNormalization", "LayerNormalization", "MaxPool", "AveragePool", "Erf", "MatMul"] {
             assert!(kinds.iter().any(|k| k == wanted), "{wanted} in {kinds:?}");
         }
-        // A repeated block occurs as often as it is applied.
+        // The layers of a repeated block occur several times.
         assert_eq!(kinds.iter().filter(|k| *k == "Tanh").count(), 3);
         // The raw bytes of a parameter are its values.
         let bias = all(graph, 5).into_iter().find(|t| text(t.bytes(), 8) == model.params[0].name).unwrap();
@@ -252,7 +253,8 @@ mod tests {
         let mean = all(&graph, 5).into_iter().find(|t| text(t.bytes(), 8) == "input.mean").unwrap();
         let raw: Vec<u8> = [5.0f32, 3.0, 4.0, 1.0].iter().flat_map(|v| v.to_le_bytes()).collect();
         assert_eq!(all(mean.bytes(), 9)[0].bytes(), raw);
-        // A mean that f32 rounds by what counts beside the deviation is taken away in two parts, which together are it.
+        // A mean whose rounding error in f32 is not negligible relative to the deviation is subtracted in two parts,
+        // whose sum is the mean.
         let scaling = crate::data::Scaling { mean: vec![1e5 + 1e-3; 4], scale: vec![1.0; 4] };
         let far = onnx(&model, &weights, &Meaning { scaling: Some(scaling), ..Meaning::default() }).unwrap();
         let graph = all(&far, 7)[0].bytes().to_vec();
@@ -263,7 +265,7 @@ mod tests {
             f64::from(f32::from_le_bytes(all(found.bytes(), 9)[0].bytes()[..4].try_into().unwrap()))
         };
         assert!((part("input.mean") + part("input.mean_rest") - (1e5 + 1e-3)).abs() < 1e-9);
-        // Data that is as it was read needs neither.
+        // Data that were not standardised need neither.
         let plain = onnx(&model, &weights, &Meaning::default()).unwrap();
         let first = text(all(all(&plain, 7)[0].bytes(), 1)[0].bytes(), 4);
         assert_eq!((first.as_str(), text(&plain, 6).contains("as the network was trained")), ("MatMul", true));

@@ -46,19 +46,19 @@ pub(super) struct Writer {
     pub graph: Message,
     nodes: usize,
     integers: usize,
-    /// Constants that are there already.
+    /// Existing constants.
     constants: Vec<String>,
-    /// The inputs of the network, each with the value that layers take.
+    /// The inputs of the network, each with the value that layers use.
     pub inputs: Vec<(String, String)>,
 }
 
 impl Writer {
-    /// Adds a node and gives the name of its output.
+    /// Adds a node and returns the name of its output.
     pub fn node(&mut self, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
         self.output_at(0, op, inputs, attributes)
     }
 
-    /// Adds a node and gives the name of the output at `place`; those before it are left out.
+    /// Adds a node and returns the name of the output at index `place`; the outputs before it are omitted.
     pub fn output_at(&mut self, place: usize, op: &str, inputs: &[&str], attributes: &[Attribute<'_>]) -> String {
         // No name of an input has a dot in it.
         let output = format!("{}.{}", op.to_lowercase(), self.nodes);
@@ -85,7 +85,7 @@ impl Writer {
         self.graph = std::mem::take(&mut self.graph).message(field, message);
     }
 
-    /// A constant list of whole numbers; gives its name.
+    /// A constant list of whole numbers; returns its name.
     pub fn integers(&mut self, values: &[i64]) -> String {
         let name = format!("integers.{}", self.integers);
         self.integers += 1;
@@ -94,13 +94,13 @@ impl Writer {
         name
     }
 
-    /// A scalar constant under a name of its own.
+    /// A named scalar constant.
     pub fn constant(&mut self, name: &'static str, value: f32) -> &'static str {
         self.values(name, &[], &[value]);
         name
     }
 
-    /// A constant of any shape under a name of its own.
+    /// A named constant of any shape.
     pub fn values(&mut self, name: &str, dims: &[usize], values: &[f32]) {
         if !self.constants.iter().any(|known| known == name) {
             self.constants.push(name.to_owned());
@@ -109,12 +109,12 @@ impl Writer {
         }
     }
 
-    /// Whole numbers as a node's input: a shape, or places along axes.
+    /// Whole numbers as a node's input: a shape, or indices along axes.
     pub fn numbers(&mut self, values: &[i64]) -> String {
         self.node("Constant", &[], &[Attribute::Ints("value_ints", values.to_vec())])
     }
 
-    /// A function of each element, where there is one.
+    /// A function of each element, if there is one.
     pub fn activation(&mut self, x: String, function: Option<Activation>) -> String {
         let Some(function) = function else { return x };
         match function {
@@ -127,7 +127,7 @@ impl Writer {
                 self.node("Mul", &[&x, &gate], &[])
             }
             Activation::Gelu => {
-                // x / 2 (1 + erf(x / sqrt 2)): opset 17 has no node for the whole.
+                // x / 2 (1 + erf(x / sqrt 2)): opset 17 has no node for the whole function.
                 let root = self.constant("constant.sqrt_half", std::f32::consts::FRAC_1_SQRT_2);
                 let (one, half) = (self.constant("constant.one", 1.0), self.constant("constant.half", 0.5));
                 let scaled = self.node("Mul", &[&x, root], &[]);

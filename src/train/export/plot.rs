@@ -1,10 +1,10 @@
-//! A picture of curves: as SVG, which is text, and from it as PNG.
+//! A picture of curves: as SVG, which is text, and as PNG, which is made from it.
 
 use crate::tensor::scientific;
 use crate::train::runs::{Curves, Quantity};
 use std::fmt::Write as _;
 
-/// The space to the right.
+/// The horizontal axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Across {
     /// The step.
@@ -29,7 +29,7 @@ impl Default for PlotOptions {
     }
 }
 
-/// Colours that stay apart for colour-blind eyes on white (Okabe and Ito 2008).
+/// Colours that colour-blind users can distinguish on white (Okabe and Ito 2008).
 pub const LINE_COLORS: [[u8; 3]; 8] = [
     [0x00, 0x72, 0xB2],
     [0xD5, 0x5E, 0x00],
@@ -47,7 +47,7 @@ const HEIGHT: f64 = 540.0;
 const AREA: Area = Area { left: 72.0, right: WIDTH - 24.0, top: 56.0, bottom: HEIGHT - 56.0 };
 /// The smallest value on a logarithmic axis.
 const FLOOR: f64 = 1e-12;
-/// Share of the past in the smoothed curve.
+/// The weight of the past in the smoothed curve.
 const SMOOTHING: f64 = 0.95;
 
 struct Area {
@@ -130,7 +130,7 @@ impl Axis {
         Self { low, high, log, from, to }
     }
 
-    /// The place of a value in the picture.
+    /// The position of a value in the picture.
     fn at(&self, value: f64) -> f64 {
         let v = if self.log { value.max(FLOOR).log10() } else { value };
         self.from + (v - self.low) / (self.high - self.low) * (self.to - self.from)
@@ -138,7 +138,7 @@ impl Axis {
 
     fn marks(&self) -> Vec<f64> {
         if self.log {
-            /// Powers of ten from mark to mark, of which the first that leaves few enough is taken.
+            /// The number of powers of ten between marks: the smallest for which there are few enough marks.
             const APART: [i32; 5] = [1, 2, 5, 10, 20];
             const MOST: f64 = 12.0;
             let span = self.high - self.low;
@@ -158,7 +158,7 @@ impl Axis {
     }
 }
 
-/// At most two points for each column of pixels: the least and the largest value in it.
+/// At most two points for each column of pixels: the smallest and the largest value in it.
 fn folded(points: &[[f64; 2]], columns: usize) -> Vec<[f64; 2]> {
     if points.len() <= 2 * columns {
         return points.to_vec();
@@ -181,7 +181,7 @@ struct Line {
     raw: Vec<[f64; 2]>,
     smooth: Vec<[f64; 2]>,
     held_out: Vec<[f64; 2]>,
-    /// What the samples of those figures are called.
+    /// The name of the samples of those metrics.
     dashed: &'static str,
 }
 
@@ -220,7 +220,7 @@ impl Line {
     }
 }
 
-/// The curves of runs in one picture, as SVG on white. The raw curve is faint behind the smoothed one; held-out figures
+/// The curves of runs in one picture, as SVG on white. The raw curve is faint behind the smoothed one; held-out metrics
 /// are dots joined by dashes.
 #[must_use]
 pub fn plot_svg(runs: &[(&str, &Curves)], options: PlotOptions) -> String {
@@ -293,7 +293,7 @@ fn axes(out: &mut String, x: &Axis, y: &Axis, options: PlotOptions) {
     );
 }
 
-/// A run's curve: raw, smoothed, and its held-out figures.
+/// A run's curve: raw, smoothed, and its held-out metrics.
 fn curve(out: &mut String, line: &Line, color: &str, x: &Axis, y: &Axis) {
     let path = |points: &[[f64; 2]]| {
         let shown = folded(points, AREA.width() as usize);
@@ -319,7 +319,7 @@ fn curve(out: &mut String, line: &Line, color: &str, x: &Axis, y: &Axis) {
     }
 }
 
-/// The name of a line over the picture; names share the width.
+/// The name of a line above the picture; names share the width.
 fn legend(out: &mut String, index: usize, count: usize, line: &Line, color: &str) {
     let width = (AREA.width() / count.max(1) as f64).min(320.0);
     let at = AREA.left + width * index as f64;
@@ -341,7 +341,7 @@ fn legend(out: &mut String, index: usize, count: usize, line: &Line, color: &str
     );
 }
 
-/// A picture in SVG as the bytes of a PNG file, at twice its size; `None` where it is no sound SVG.
+/// A picture in SVG as the bytes of a PNG file, at twice its size; `None` if it is not valid SVG.
 #[must_use]
 pub fn svg_to_png(svg: &str) -> Option<Vec<u8>> {
     const SCALE: f32 = 2.0;
@@ -377,7 +377,7 @@ mod tests {
         assert!(svg.contains("stroke-dasharray") && svg.contains(">Step<"));
         let by_time = PlotOptions { across: Across::Time, log: true, quantity: Quantity::StepUs };
         assert!(plot_svg(&runs, by_time).contains("Running time, s"));
-        // Nothing to show is an empty picture, and no failure.
+        // Without curves the picture is empty, which is not an error.
         assert!(plot_svg(&[("none", &Curves::default())], PlotOptions::default()).ends_with("</svg>\n"));
     }
 

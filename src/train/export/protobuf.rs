@@ -1,7 +1,7 @@
-//! Protocol buffers, as far as writing goes: a message is its fields one after the other, and a field says its number
-//! and how it is stored.
+//! Writes protocol buffers: a message consists of its fields one after the other, and a field contains its number and
+//! how it is stored.
 //!
-//! After "Protocol Buffers: Encoding", protobuf.dev.
+//! Follows "Protocol Buffers: Encoding", protobuf.dev.
 
 /// A message that is being written.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ impl Message {
         self
     }
 
-    /// Bytes as they are.
+    /// Raw bytes.
     #[must_use]
     pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.tag(field, 2);
@@ -71,14 +71,14 @@ impl Message {
         self.bytes(field, &value.0)
     }
 
-    /// The message as it is sent.
+    /// The encoded message.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         self.0
     }
 }
 
-/// Reading, for tests: written from the definition, apart from the writer above.
+/// A reader for tests, written from the definition independently of the writer above.
 #[cfg(test)]
 pub mod decode {
     /// A field's value as it is stored.
@@ -94,7 +94,7 @@ pub mod decode {
         pub fn bytes(&self) -> &'a [u8] {
             match self {
                 Self::Bytes(b) => b,
-                other => panic!("{other:?} is no text"),
+                other => panic!("{other:?} is not a text"),
             }
         }
 
@@ -105,14 +105,14 @@ pub mod decode {
         pub fn int(&self) -> i64 {
             match self {
                 Self::Varint(v) => *v as i64,
-                other => panic!("{other:?} is no number"),
+                other => panic!("{other:?} is not a number"),
             }
         }
 
         pub fn float(&self) -> f32 {
             match self {
                 Self::Fixed32(b) => f32::from_le_bytes(*b),
-                other => panic!("{other:?} is no float"),
+                other => panic!("{other:?} is not a float"),
             }
         }
     }
@@ -162,8 +162,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_as_in_the_definition() {
-        // The examples of the format's own page.
+    fn fields_are_encoded_as_documented() {
+        // The examples of the format's documentation.
         assert_eq!(Message::new().int(1, 150).into_bytes(), [0x08, 0x96, 0x01]);
         assert_eq!(Message::new().text(2, "testing").into_bytes(), b"\x12\x07testing");
         let inner = Message::new().int(1, 150);

@@ -2,7 +2,7 @@
 
 use crate::model::Activation;
 
-/// A truth value.
+/// A boolean.
 pub(super) fn flag(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }

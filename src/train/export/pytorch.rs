@@ -1,7 +1,7 @@
-//! A network with its training as a PyTorch script, with its weights and its data beside it.
+//! A network with its training as a PyTorch script, with its weights and its data in files beside it.
 //!
 //! Modules are nested so that their parameters have the preset's names; a dense layer's weight is transposed when it is
-//! loaded, because PyTorch keeps `[units, in]`.
+//! loaded, because PyTorch stores `[units, in]`.
 
 use super::Meaning;
 use super::layers;
@@ -14,13 +14,13 @@ use crate::model::{
 };
 use std::fmt::Write as _;
 
-/// What the script finds beside itself.
+/// The files beside the script.
 #[derive(Clone, Debug)]
 pub struct Companions {
     pub weights: String,
-    /// `None` where the preset names no data.
+    /// `None` if the preset names no data.
     pub data: Option<String>,
-    /// Whether the samples that are held out may have been trained on before.
+    /// Whether the held-out samples may have been trained on before.
     pub maybe_trained: bool,
 }
 
@@ -55,7 +55,7 @@ fn modules(out: &mut String, model: &Model, layers: &[LayerId], depth: usize) {
 /// The class of dense layers that use the weight of an embedding.
 const TIED: &str = include_str!("pytorch_tied.py");
 
-/// The lines that give dense layers the embeddings whose weights they use.
+/// The lines that assign embeddings to the dense layers that use their weights.
 fn ties(model: &Model) -> String {
     let line = |layer: &Layer| {
         layer.spec.tied()?;
@@ -69,7 +69,7 @@ fn ties(model: &Model) -> String {
 /// The classes that only networks with branches need.
 const PARALLEL: &str = include_str!("pytorch_parallel.py");
 
-/// The classes that only networks need whose layers choose.
+/// The classes that only networks with layers that choose need.
 const CHOICES: &str = include_str!("pytorch_choices.py");
 
 /// The class of this name, with the fields as its settings.
@@ -95,7 +95,7 @@ fn optimizer(spec: &OptimizerSpec, decay: Decay) -> String {
     format!("{module}{}({parameters}{settings})", spec.title())
 }
 
-/// The function that gives the rate of a step, where it changes.
+/// The function that computes the rate of a step, if it changes.
 fn schedule(model: &Model) -> String {
     let (schedule, lr) = (model.update.schedule, model.optimizer.lr());
     if schedule.is_constant() {
@@ -125,7 +125,7 @@ fn schedule(model: &Model) -> String {
     out
 }
 
-/// What is done to the rate and to the gradients before each step of the optimizer.
+/// The lines that set the rate and process the gradients before each step of the optimizer.
 fn before_steps(model: &Model) -> [String; 2] {
     let mut lines = [String::new(), String::new()];
     if !model.update.schedule.is_constant() {
@@ -143,8 +143,8 @@ fn before_steps(model: &Model) -> [String; 2] {
     lines
 }
 
-/// What makes one step of the batches: how they are counted, when gradients begin anew, the share that a batch has in
-/// the mean, and what waits for the last of them.
+/// How several batches make one step: how they are counted, when gradients are reset, the weight of a batch in the
+/// mean, and what is done only for the last of them.
 fn accumulation(model: &Model) -> [(&'static str, String); 4] {
     let zero = "optimizer.zero_grad(set_to_none=True)\n";
     let count = model.accumulate;
@@ -161,11 +161,11 @@ fn accumulation(model: &Model) -> [(&'static str, String); 4] {
     [("seen", seen), ("zero", zero), ("share", share), ("whole", whole)]
 }
 
-/// The script without what depends on the network: each `@name@` is replaced by a value.
+/// The text of the script that does not depend on the network: each `@name@` is replaced by a value.
 const TEMPLATE: &str = include_str!("pytorch_template.py");
-/// Samples of an input without a name, as [`TEMPLATE`].
+/// Samples of an unnamed input, as [`TEMPLATE`].
 const INPUT: &str = include_str!("pytorch_input.py");
-/// Samples of inputs by their names, as [`TEMPLATE`].
+/// Samples of named inputs, as [`TEMPLATE`].
 const INPUTS: &str = include_str!("pytorch_inputs.py");
 
 /// The script's text.
@@ -184,7 +184,7 @@ fn filled(template: &str, values: &[(&str, String)]) -> String {
     parts.map(|(index, part)| if index % 2 == 0 { part } else { value(part) }).collect()
 }
 
-/// What the script says of samples and of the files beside it.
+/// The comments of the script about samples and about the files beside it.
 fn data_values(model: &Model, companions: &Companions, meaning: &Meaning) -> Vec<(&'static str, String)> {
     let evaluated = match companions.maybe_trained {
         true => "('held-out' if args.fresh else 'maybe trained on')",
@@ -210,17 +210,17 @@ fn names(list: &[String]) -> String {
     }
 }
 
-/// The sizes of a shape with commas between them.
+/// The sizes of a shape, separated by commas.
 fn sizes(input: &NamedInput) -> String {
     input.shape.0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The type that PyTorch's layers take an input as.
+/// The type of an input for PyTorch's layers.
 fn sample_type(input: &NamedInput) -> &'static str {
     if input.content.is_tokens() { "torch.int64" } else { "torch.float32" }
 }
 
-/// How the script reads and prepares samples: those of an input without a name, or of inputs by their names.
+/// How the script reads and prepares samples: those of an unnamed input, or of named inputs.
 fn samples(model: &Model, meaning: &Meaning) -> String {
     let number = |of: &[f64]| format!("{of:?}");
     if is_unnamed(&model.inputs) {
@@ -255,7 +255,7 @@ fn samples(model: &Model, meaning: &Meaning) -> String {
     filled(INPUTS, &values)
 }
 
-/// What `answer` gives, and the lines that give it.
+/// The return value of `answer`, and the lines that compute it.
 fn answers(model: &Model) -> [(&'static str, String); 2] {
     let (about, lines) = match model.loss.targets() {
         Targets::Classes if model.output.rank() > 1 => (
@@ -276,12 +276,12 @@ fn answers(model: &Model) -> [(&'static str, String); 2] {
     [("answers", about.to_owned()), ("answer", lines.to_owned())]
 }
 
-/// What the script says of the network and its training.
+/// The comments of the script about the network and its training.
 fn network_values(model: &Model) -> Vec<(&'static str, String)> {
     let mut layers = String::new();
     modules(&mut layers, model, &model.roots, 2);
     let ties = ties(model);
-    // PyTorch has classes on the second axis; each position is a row of its own here.
+    // PyTorch has classes on the second axis; here each position is a separate row.
     let is_by_position = model.output.rank() > 1 && model.loss.wants_classes();
     let loss = |is_plain| match is_by_position {
         true => model.loss.pytorch(is_plain).replace("(output, y", "(output.flatten(0, -2), y.flatten()"),

@@ -1,5 +1,5 @@
 def random_word(seed, stream, step):
-    """The number that Stepgraph draws: Philox4x32-10 of seed, stream and step."""
+    """The random number that Stepgraph uses: Philox4x32-10 of seed, stream and step."""
     c, k = [0, stream, step & 0xFFFFFFFF, step >> 32], [seed & 0xFFFFFFFF, seed >> 32]
     for _ in range(10):
         even, odd = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
@@ -9,7 +9,7 @@ def random_word(seed, stream, step):
 
 
 class Choice:
-    # The step that is made, from 1.
+    # The current step, counted from 1.
     step = 1
 
     def __init__(self, layer, by, values, evaluation):
@@ -32,7 +32,7 @@ class Choice:
 
 
 class Exit(Exception):
-    """A step ends with this output."""
+    """Raised to end a step early with this output."""
 
 
 class Branch(nn.Module):

@@ -1,6 +1,6 @@
 INPUT_SHAPE = [@shape@]
 FEATURES = @feature_names@
-# What the features were standardised with: (value - MEAN) * SCALE; None where they were not.
+# Features were standardised as (value - MEAN) * SCALE; None if they were not standardised.
 MEAN = @mean@
 SCALE = @scale@
 
@@ -20,11 +20,11 @@ def zeros(device):
 
 
 def prepare(rows):
-    """Samples as they stand in the data, as the network takes them. Those of DATA are prepared already."""
+    """Converts raw samples to the network's inputs. The samples of DATA are already converted."""
     x = torch.as_tensor(rows, dtype=@sample_type@).reshape(-1, *INPUT_SHAPE)
     if MEAN is None:
         return x
-    # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
+    # In float64: with a large mean and a small deviation, float32 would lose significant digits.
     mean, scale = (torch.tensor(v, dtype=torch.float64).reshape(INPUT_SHAPE) for v in (MEAN, SCALE))
     return ((x.double() - mean) * scale).float()
 

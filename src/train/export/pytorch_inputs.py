@@ -1,7 +1,7 @@
 # The shape and the type of one sample of each input.
 INPUTS = {@inputs@}
 FEATURES = {@input_features@}
-# What the features of an input were standardised with: (value - MEAN) * SCALE; absent where they were not.
+# The features of an input were standardised as (value - MEAN) * SCALE; absent if they were not standardised.
 MEAN = {@input_means@}
 SCALE = {@input_scales@}
 
@@ -21,13 +21,13 @@ def zeros(device):
 
 
 def prepare(rows):
-    """Samples as they stand in the data, as the network takes them: both are dictionaries by the names of the inputs.
-    Those of DATA are prepared already."""
+    """Converts raw samples to the network's inputs; both are dictionaries by the names of the inputs.
+    The samples of DATA are already converted."""
     x = {}
     for name, (shape, dtype) in INPUTS.items():
         x[name] = torch.as_tensor(rows[name], dtype=dtype).reshape(-1, *shape)
         if name in MEAN:
-            # In float64, as the data were: a mean far from 0 would lose digits that count where the deviation is small.
+            # In float64: with a large mean and a small deviation, float32 would lose significant digits.
             mean, scale = (torch.tensor(v[name], dtype=torch.float64).reshape(shape) for v in (MEAN, SCALE))
             x[name] = ((x[name].double() - mean) * scale).float()
     return x

@@ -1,5 +1,5 @@
 class Parallel(nn.Module):
-    # What the network was given, by name.
+    # The inputs of the network, by name.
     inputs = {}
 
     def __init__(self, join, names, branches):
@@ -19,7 +19,7 @@ class Parallel(nn.Module):
 
 
 class Network(Block):
-    """Takes a tensor, or where inputs have names a dictionary of tensors by their names."""
+    """Takes a tensor, or a dictionary of tensors by name if the inputs have names."""
 
     def forward(self, x):
         Parallel.inputs = x if isinstance(x, dict) else {"x": x}

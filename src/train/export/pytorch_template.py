@@ -23,7 +23,7 @@ BATCH = @batch@
 STEPS = @steps@
 SEED = @seed@
 CLASSES = @class_names@
-# What products and activations are made of on a GPU; None is float32.
+# The type of products and activations on a GPU; None for float32.
 PRECISION = @precision@
 HERE = pathlib.Path(__file__).resolve().parent
 torch.set_float32_matmul_precision("@matmul@")
@@ -87,7 +87,7 @@ class Attention(nn.Module):
 
 
 class Recurrent:
-    """Gives the state at every position, or the final one of each direction."""
+    """Returns the state at every position, or the final state of each direction."""
 
     def __init__(self, *sizes, last, **settings):
         super().__init__(*sizes, batch_first=True, **settings)
@@ -112,7 +112,7 @@ class LSTM(Recurrent, nn.LSTM):
 
 
 class Conv1d(nn.Conv1d):
-    """Over [N, T, C]."""
+    """Works on [N, T, C]."""
 
     def __init__(self, *sizes, pad, activation, **settings):
         super().__init__(*sizes, **settings)
@@ -125,7 +125,7 @@ class Conv1d(nn.Conv1d):
 
 
 class OverPositions(nn.Module):
-    """A module of [N, C, T] over [N, T, C]."""
+    """Applies a module for [N, C, T] to [N, T, C]."""
 
     def __init__(self, module):
         super().__init__()
@@ -207,7 +207,7 @@ def tensors(net):
 
 
 def dense_weights(net):
-    """Names of the weights that PyTorch keeps transposed: [units, in] in place of [in, units]."""
+    """Names of the weights that PyTorch stores transposed: [units, in] instead of [in, units]."""
     dense = {f"{name}.weight" for name, module in net.named_modules() if isinstance(module, nn.Linear)}
     return dense | {name for name in tensors(net) if name.rpartition(".")[2].startswith(("weight_ih", "weight_hh"))}
 

@@ -1,5 +1,5 @@
 class Tied(nn.Module):
-    """A dense layer whose weight [units, in] is that of an embedding; it has no weight of its own."""
+    """A dense layer whose weight [units, in] is that of an embedding."""
 
     def __init__(self, inputs, units, bias, activation):
         super().__init__()
@@ -9,9 +9,9 @@ class Tied(nn.Module):
 
     def tie(self, embedding):
         assert embedding.weight.shape == self.sizes
-        # PyTorch's own deviation of 1 would make the outputs as large as the root of the number of inputs.
+        # With PyTorch's default deviation of 1, outputs would be as large as the root of the number of inputs.
         nn.init.normal_(embedding.weight, std=self.sizes[1] ** -0.5)
-        # In a list, the embedding is no part of this module, and its weight is named and counted once.
+        # In a list, the embedding is not a submodule of this module, so that its weight is named and counted once.
         self.embedding = [embedding]
 
     def forward(self, x):

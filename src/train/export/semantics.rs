@@ -1,25 +1,25 @@
-//! What the samples and outputs of a network mean, for programs that know nothing of its data.
+//! The meaning of a network's samples and outputs, for programs that do not know its data.
 
 use crate::data::{Dataset, Preprocessing, Scaling};
 use crate::model::Model;
 
-/// Names and scales; all empty where the preset names no data.
+/// Names and scales; all empty if the preset names no data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Meaning {
-    /// A name for each output, where outputs are classes.
+    /// A name for each output, if outputs are classes.
     pub classes: Vec<String>,
     /// A name for each feature, where there are any.
     pub features: Vec<String>,
     /// How features were standardised.
     pub scaling: Option<Scaling>,
-    /// Features and scales of each input by its name, where several sources are joined.
+    /// Features and scales of each input by its name, if several sources are joined.
     pub inputs: Vec<(String, Self)>,
-    /// What the reader of the data did with them.
+    /// Notes of the reader of the data.
     pub notes: Vec<String>,
 }
 
 impl Meaning {
-    /// The meaning that a data set gives.
+    /// The meaning that a data set defines.
     #[must_use]
     pub fn of(set: &Dataset) -> Self {
         let classes = set.target.names().to_vec();
@@ -27,7 +27,7 @@ impl Meaning {
         Self { classes, features: set.feature_names.clone(), notes: set.notes.clone(), ..own }
     }
 
-    /// What weights say of their samples where these are not there.
+    /// The meaning that weights contain, if their samples are not available.
     #[must_use]
     pub fn known(known: &Preprocessing, model: &Model) -> Self {
         let outputs_are_classes = model.loss.wants_classes();

@@ -1,12 +1,13 @@
 //! Event files of TensorBoard: records with masked CRC-32C, each an `Event` with a `Summary` of one scalar.
 //!
-//! After `tensorflow/core/lib/io/record_writer.h`, `event.proto` and `summary.proto`.
+//! Follows `tensorflow/core/lib/io/record_writer.h`, `event.proto` and `summary.proto`.
 
 use super::protobuf::Message;
 use crate::train::runs::{Curves, Quantity};
 use std::io::{self, Write};
 
-/// Points of a curve that are written: TensorBoard itself keeps a thousand, and longer curves make files of gigabytes.
+/// The largest number of points of a curve: TensorBoard itself keeps a thousand, and longer curves make files of
+/// gigabytes.
 const MOST: usize = 100_000;
 
 /// CRC-32C (Castagnoli), reflected, by the byte.
@@ -30,7 +31,7 @@ fn crc32c(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0u32, |crc, b| TABLE[usize::from(crc as u8 ^ b)] ^ crc >> 8)
 }
 
-/// The checksum as records hold it: a checksum of data that holds checksums is a weak one.
+/// The masked checksum in records, because the checksum of data that contains checksums is weak.
 fn masked(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -63,11 +64,11 @@ const fn tag(quantity: Quantity) -> &'static str {
     }
 }
 
-/// Writes the curves of a run that began at `started_ms` (milliseconds since 1970). Of curves with more than a hundred
+/// Writes the curves of a run that began at `started_ms` (milliseconds since 1970). For curves with more than a hundred
 /// thousand steps every n-th step is written, and the last.
 ///
 /// # Errors
-/// Where the file cannot be written.
+/// If the file cannot be written.
 pub fn write_events(out: &mut dyn Write, curves: &Curves, started_ms: u64) -> io::Result<()> {
     let start_s = started_ms as f64 * 1e-3;
     record(out, &Message::new().double(1, start_s).text(3, "brain.Event:2").into_bytes())?;

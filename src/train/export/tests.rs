@@ -26,7 +26,7 @@ pub fn curves() -> Curves {
     curves
 }
 
-/// The same run, of which is known how far its layers moved in two stretches.
+/// The same run, with known changes of its layers in two ranges of steps.
 pub fn with_layers() -> Curves {
     let text = crate::model::BUNDLED.iter().find(|b| b.name == "digits-mlp").unwrap().text;
     let model = check(&crate::model::read_preset(text).unwrap()).model.unwrap();
@@ -49,7 +49,7 @@ fn subject(preset: &str) -> Subject {
 }
 
 #[test]
-fn nothing_is_replaced_unasked() {
+fn nothing_is_replaced_without_a_request() {
     let (folder, path) = temporary_file("run.csv");
     let run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions::default();
@@ -58,7 +58,7 @@ fn nothing_is_replaced_unasked() {
     assert!(matches!(&refused, ExportError::Exists(p) if *p == path));
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     let kept = run.write(Format::Csv, &path, options, Replace::Older).unwrap_err();
-    assert!(kept.is_user() && kept.to_string().contains("is there and is no table of curves"), "{kept}");
+    assert!(kept.is_user() && kept.to_string().contains("exists and is not of this kind: table of curves"), "{kept}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "a letter");
     assert_eq!(run.write(Format::Csv, &path, options, Replace::Anything).unwrap(), std::slice::from_ref(&path));
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("step,"));
@@ -79,7 +79,7 @@ fn a_script_is_written_beside_its_weights_and_its_samples() {
     let data = read_tensors(&files[2]).unwrap();
     let rows = |name: &str| data.get(name).unwrap().shape.0[0];
     assert_eq!((rows("x"), rows("y"), rows("train") + rows("held_out")), (150, 150, 150));
-    // One of the three is there already: none is written.
+    // One of the three already exists: none is written.
     std::fs::remove_file(&files[0]).unwrap();
     assert!(subject("iris").write(Format::PyTorch, &path, PlotOptions::default(), Replace::Nothing).is_err());
     assert!(!files[0].exists());
@@ -116,7 +116,7 @@ fn an_export_replaces_its_own_kind_and_no_other() {
         run.write(format, &at(format), options, Replace::Nothing).unwrap();
         run.write(format, &at(format), options, Replace::Older).unwrap();
     }
-    // Every file of another export is put in the place of every file of this one, in turn.
+    // Every file of another export takes the place of every file of this one, in turn.
     for (format, index, file) in
         Format::ALL.iter().flat_map(|f| files(*f).into_iter().enumerate().map(|(i, p)| (*f, i, p)))
     {
@@ -136,7 +136,7 @@ fn an_export_replaces_its_own_kind_and_no_other() {
 }
 
 #[test]
-fn a_plot_of_what_was_not_measured_says_what_there_is() {
+fn a_plot_of_an_unmeasured_quantity_lists_the_available_ones() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Subject { curves: Some(curves()), ..subject("xor") };
     let options = PlotOptions { quantity: Quantity::LossScale, ..PlotOptions::default() };

@@ -1,4 +1,4 @@
-//! Curves as text: a table with commas, or one JSON object a line with the fields of a run's log.
+//! Curves as text: a table with commas, or one JSON object on each line with the fields of a run's log.
 
 use crate::train::runs::{Curves, EvaluationPoint, LayerCurves, Quantity};
 use crate::train::{Names, StepReport};
@@ -24,7 +24,7 @@ struct Line<'a> {
     maybe_trained_loss: f64,
     #[serde(skip_serializing_if = "is_not_finite")]
     maybe_trained_accuracy: f64,
-    /// What the step used, where steps differ in it.
+    /// What the step used, if steps differ in that.
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
     #[serde(skip_serializing_if = "is_zero")]
@@ -44,13 +44,13 @@ const fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// What an evaluation on the held-out part after a step found.
+/// The result of an evaluation on the held-out part after a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HeldOutFigures {
     pub loss: f64,
-    /// NaN where there are no classes.
+    /// NaN if there are no classes.
     pub accuracy: f64,
-    /// Whether the run may have trained on the samples before: they have another name then.
+    /// Whether the run may have trained on the samples before: then they have another name.
     pub maybe_trained: bool,
 }
 
@@ -58,11 +58,11 @@ fn is_not_finite(value: &(impl Copy + Into<f64>)) -> bool {
     !(*value).into().is_finite()
 }
 
-/// Writes one step as a JSON object with its line break: what a log of a run holds. `held_out` is that of an evaluation
-/// after the step; `names` are those of the session that made it.
+/// Writes one step as a JSON object with its line break, as in a run's log. `held_out` is the evaluation after the
+/// step; `names` are those of the session that made it.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_line(
     out: &mut (impl Write + ?Sized),
     report: &StepReport,
@@ -109,7 +109,7 @@ impl<'a> Evaluations<'a> {
         Self { points: curves.evaluations.iter().peekable(), maybe_trained: curves.maybe_trained }
     }
 
-    /// The last one up to this step that was not asked for yet.
+    /// The last one up to this step that was not requested yet.
     fn at(&mut self, step: u64) -> Option<HeldOutFigures> {
         let mut found = None;
         while let Some(e) = self.points.next_if(|e| e.step <= step) {
@@ -120,7 +120,7 @@ impl<'a> Evaluations<'a> {
     }
 }
 
-/// How far each layer moved, reported at the last step of every stretch.
+/// The changes of each layer, reported at the last step of every range.
 struct Moves<'a> {
     layers: &'a LayerCurves,
     tops: Vec<Vec<f32>>,
@@ -129,12 +129,12 @@ struct Moves<'a> {
 
 impl<'a> Moves<'a> {
     fn new(layers: &'a LayerCurves) -> Self {
-        // Without stretches there is nothing to report of any layer.
+        // Without ranges there is nothing to report about any layer.
         let count = if layers.is_empty() { 0 } else { layers.names.len() };
         Self { layers, tops: (0..count).map(|l| layers.tops(l).collect()).collect(), next: 0 }
     }
 
-    /// The largest changes of the layers in the stretches that end with this step; NaN where none does.
+    /// The largest changes of the layers in the ranges that end with this step; NaN if none does.
     fn at(&mut self, step: u64) -> Vec<f32> {
         let from = self.next;
         while self.layers.steps().get(self.next).is_some_and(|s| s[1] <= step) {
@@ -145,10 +145,10 @@ impl<'a> Moves<'a> {
     }
 }
 
-/// Writes every step as a JSON object; held-out figures are in the line of the step after which they were taken.
+/// Writes every step as a JSON object; held-out metrics are in the line of the step after which they were computed.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let (mut evaluations, names) = (Evaluations::of(curves), Names::default());
     (0..curves.len()).try_for_each(|index| {
@@ -157,11 +157,11 @@ pub fn write_jsonl(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     })
 }
 
-/// Writes every step as a row. What was not measured is an empty cell; held-out figures are at the step at which they
-/// were taken, and how far each layer moved at the last step of every stretch that it is known of.
+/// Writes every step as a row. Values that were not measured are empty cells; held-out metrics are at the step at which
+/// they were computed, and the changes of each layer at the last step of every known range.
 ///
 /// # Errors
-/// Where `out` cannot be written.
+/// If `out` cannot be written.
 pub fn write_csv(out: &mut dyn Write, curves: &Curves) -> io::Result<()> {
     let names = Quantity::ALL.map(Quantity::name).join(",");
     let evaluated = curves.evaluated_name();
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_stand_where_their_stretches_end() {
+    fn changes_of_layers_are_in_the_rows_where_their_ranges_end() {
         let mut table = Vec::new();
         write_csv(&mut table, &with_layers()).unwrap();
         let table = String::from_utf8(table).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_and_a_line_a_step() {
+    fn there_is_one_row_or_line_for_each_step() {
         let (mut table, mut lines) = (Vec::new(), Vec::new());
         write_csv(&mut table, &curves()).unwrap();
         write_jsonl(&mut lines, &curves()).unwrap();
@@ -223,7 +223,7 @@ mod tests {
         assert!(rows.iter().all(|r| r.len() == 12));
         assert_eq!(rows[0][..3], ["step", "time_s", "loss"]);
         assert_eq!((rows[20][10], rows[20][11], rows[19][10]), ("0.25", "0.75", ""));
-        // Figures come back as they were, to the bit.
+        // Numbers are read back exactly.
         let loss: f32 = rows[7][2].parse().unwrap();
         assert_eq!(loss.to_bits(), curves().values(Quantity::Loss)[6].to_bits());
         let lines = String::from_utf8(lines).unwrap();

@@ -1,4 +1,4 @@
-//! Texts that small networks write, and those that cannot.
+//! Texts that small networks write, and networks that cannot write.
 
 use super::*;
 use crate::model::read_preset;
@@ -61,7 +61,7 @@ fn a_trained_network_continues_its_text() {
 }
 
 #[test]
-fn a_seed_gives_the_same_text_whatever_the_batch() {
+fn a_seed_gives_the_same_text_for_any_batch_size() {
     let folder = tempfile::tempdir().unwrap();
     let layers = r#"{ "type": "position" }, { "type": "attention", "heads": 2, "causal": true },
         { "type": "dense", "units": 3 }"#;
@@ -102,7 +102,7 @@ fn networks_that_see_what_they_predict_are_refused() {
 }
 
 #[test]
-fn wrong_prompts_and_networks_say_what_to_do() {
+fn errors_of_prompts_and_networks_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let mut abc = session(folder.path(), EACH, 1);
     let chars = vocabulary(&abc, folder.path());
@@ -124,7 +124,7 @@ fn wrong_prompts_and_networks_say_what_to_do() {
 }
 
 #[test]
-fn windows_are_filled_behind_or_in_front() {
+fn windows_are_filled_at_the_end_or_at_the_front() {
     let window = |has_positions| Window { len: 4, vocab: 9, has_positions, fill: 7 };
     assert_eq!(window(true).sample(&[1, 2]), (vec![1, 2, 7, 7], 1));
     assert_eq!(window(true).sample(&[1, 2, 3, 4, 5]), (vec![2, 3, 4, 5], 3));

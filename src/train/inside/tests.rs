@@ -1,4 +1,4 @@
-//! What is found inside small networks agrees with what they answer.
+//! The inside of small networks agrees with their outputs.
 
 use super::*;
 use crate::model::read_preset;
@@ -23,7 +23,7 @@ fn at(path: impl Into<LayerPath>) -> Inside {
 }
 
 #[test]
-fn the_loss_of_each_position_makes_that_of_the_sample() {
+fn the_losses_of_the_positions_agree_with_the_outputs() {
     let layers =
         r#"{ "type": "embedding", "units": 8 }, { "type": "gru", "units": 8 }, { "type": "dense", "units": 13 }"#;
     let mut session = session(layers, "softmax_cross_entropy", SUMS, TOKENS);
@@ -44,7 +44,7 @@ fn the_loss_of_each_position_makes_that_of_the_sample() {
 }
 
 #[test]
-fn attention_is_found_in_its_layer_and_leaves_the_future_alone() {
+fn attention_of_a_layer_is_returned_and_is_zero_for_later_positions() {
     let layers = r#"{ "type": "embedding", "units": 8 }, { "type": "position" },
         { "type": "residual", "layers": [{ "type": "layer_norm" },
             { "type": "attention", "heads": 2, "causal": true }] }, { "type": "dense", "units": 13 }"#;
@@ -58,7 +58,7 @@ fn attention_is_found_in_its_layer_and_leaves_the_future_alone() {
     }
     let Insight::Attention(other) = session.inside(&Inside { head: 1, ..asked.clone() }).unwrap() else { panic!() };
     assert_ne!(map, other);
-    // What is not there is no error: another network may have come.
+    // A missing sample, layer or head is not an error: another network may have been opened.
     assert_eq!(session.inside(&Inside { head: 2, ..asked.clone() }).unwrap(), Insight::Nothing);
     assert_eq!(session.inside(&Inside { sample: 200, ..asked }).unwrap(), Insight::Nothing);
     assert_eq!(session.inside(&at([3])).unwrap(), Insight::Nothing);
@@ -66,7 +66,7 @@ fn attention_is_found_in_its_layer_and_leaves_the_future_alone() {
 }
 
 #[test]
-fn states_are_those_that_the_layer_gives() {
+fn states_equal_the_outputs_of_the_layer() {
     let input = r#"{ "shape": [8, 8], "batch": 8 }"#;
     for kind in ["rnn", "gru", "lstm"] {
         for both in [false, true] {

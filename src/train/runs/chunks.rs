@@ -32,7 +32,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Kind and body of the first chunk, and what follows it; `None` where it is not whole.
+/// Kind and body of the first chunk, and what follows it; `None` if it is incomplete or damaged.
 pub(super) fn chunk(bytes: &[u8]) -> Option<(u32, &[u8], &[u8])> {
     let mut r = Reader(bytes);
     let (kind, len, sum) = (r.u32()?, r.u32()?, r.u64()?);

@@ -1,4 +1,4 @@
-//! Where a kept run can continue, and what to do where it cannot.
+//! Where a kept run can continue, and what to do if it cannot.
 
 use super::{Curves, Quantity, RunEnd, RunEntry, RunStore, RunsError};
 use crate::train::{TrainError, checkpoint_end};
@@ -14,15 +14,15 @@ pub struct ResumePoint {
 }
 
 impl RunStore {
-    /// Where a run continues, and its curves until there.
+    /// The point from which a run continues, and its curves up to there.
     ///
     /// # Errors
-    /// Where it has no checkpoint, its files cannot be read, or the checkpoint is that of another run: the curve would
-    /// be cut for it.
+    /// If it has no checkpoint, its files cannot be read, or the checkpoint belongs to another run, for which the curve
+    /// would be cut.
     pub fn resume_point(&self, id: &str) -> Result<(ResumePoint, Curves), TrainError> {
         let path = self.checkpoint(id);
         let (step, loss) = checkpoint_end(&path)?;
-        let unread = |e: RunsError| TrainError::file(&self.path(id), e.to_string(), "go back to a copy of the run");
+        let unread = |e: RunsError| TrainError::file(&self.path(id), e.to_string(), "restore a copy of the run");
         let mut curves = self.curves(id).map_err(unread)?;
         let is_reached = curves.last_step() >= step;
         curves.go_back(step);
@@ -30,35 +30,35 @@ impl RunStore {
         let last = curves.values(Quantity::Loss).last().copied().filter(|loss| is_reached && loss.is_finite());
         if let Some((found, loss)) = last.zip(loss).filter(|(found, loss)| found.to_bits() != loss.to_bits()) {
             let message = format!(
-                "is no checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
+                "is not a checkpoint of this run: its loss at step {step} is {loss}, and the run's curve has {found}"
             );
-            return Err(TrainError::file(&path, message, "put the run's own checkpoint back, or train it anew"));
+            return Err(TrainError::file(&path, message, "restore the run's own checkpoint, or train it again"));
         }
         let ms = curves.len().checked_sub(1).map_or(0.0, |last| curves.ms(last));
         Ok((ResumePoint { id: id.to_owned(), step, ms }, curves))
     }
 }
 
-/// What a run without a checkpoint was, and what to do.
-const NO_CHECKPOINT: &str = "it was ended before its first checkpoint, a few seconds after its first step";
+/// Why a run without a checkpoint cannot continue, and what to do.
+const NO_CHECKPOINT: &str = "it ended before its first checkpoint, which is written a few seconds after the first step";
 
 impl RunEntry {
-    /// How a run that was cut off can continue, or why it cannot and what to do, with `number` for how a step is
-    /// written; `None` where it was not cut off, or is damaged.
+    /// How an interrupted run can continue, or why it cannot and what to do; `number` formats steps. `None` if it was
+    /// not interrupted, or is damaged.
     #[must_use]
     pub fn how_to_continue(&self, number: impl Fn(u64) -> String) -> Option<String> {
         if self.record.state == RunEnd::Interrupted && !self.has_weights {
-            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it anew"));
+            return Some(format!("{NO_CHECKPOINT}, so it has no weights and cannot continue: train it again"));
         }
         let from = self.checkpoint_step?;
         Some(match from < self.record.steps {
             true => format!("Continue resumes from step {}, its last checkpoint", number(from)),
-            false => "Continue resumes from there".to_owned(),
+            false => "Continue resumes from its last checkpoint".to_owned(),
         })
     }
 }
 
-/// What to do where the checkpoint at `path` is not there, and the folder is that of a kept run; `None` for any other
+/// What to do if the checkpoint at `path` does not exist, and the folder is that of a kept run; `None` for any other
 /// path.
 #[must_use]
 pub fn missing_checkpoint(path: &Path) -> Option<String> {
@@ -75,7 +75,7 @@ pub fn missing_checkpoint(path: &Path) -> Option<String> {
     } else {
         format!(
             "the kept run {id} has no checkpoint, and nothing to continue from: {NO_CHECKPOINT}, or its files were \
-             removed; train it anew (stepgraph runs preset {id} prints its preset)"
+             removed; train it again (stepgraph runs preset {id} prints its preset)"
         )
     })
 }

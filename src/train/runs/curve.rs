@@ -1,12 +1,12 @@
-//! The curve of a run on disk: chunks that are only ever appended, so that a run that was cut off loses its last chunk
-//! at most.
+//! The curve of a run on disk: chunks that are only ever appended, so that an interrupted run loses at most its last
+//! chunk.
 //!
-//! A file is [`MAGIC`] and then chunks. A chunk is its kind (`u32`), the bytes of its body (`u32`), the checksum of the
-//! body (`u64`), and the body; all numbers are little endian. A chunk of steps holds the first step, the number of
-//! steps, when the first and the last of them were made (milliseconds of running time), and a column for each quantity:
-//! one value where they are all equal, all of them otherwise. A chunk of an evaluation holds its step, time, loss and
-//! accuracy. Two more kinds hold how far each layer moved (`layers.rs`). A reader stops at the first chunk that is not
-//! whole, and skips kinds that it does not know.
+//! A file is [`MAGIC`] followed by chunks. A chunk is its kind (`u32`), the length of its body (`u32`), the checksum of
+//! the body (`u64`), and the body; all numbers are little endian. A chunk of steps contains the first step, the number
+//! of steps, when the first and the last of them were made (milliseconds of running time), and a column for each
+//! quantity: one value if they are all equal, all of them otherwise. A chunk of an evaluation contains its step, time,
+//! loss and accuracy. Two more kinds contain how far each layer moved (`layers.rs`). A reader stops at the first chunk
+//! that is incomplete, and skips kinds that it does not know.
 
 use super::LayerCurves;
 use super::chunks::{HEAD, Reader, chunk, put_chunk};
@@ -14,27 +14,26 @@ use super::layers::{LAYERS, UPDATES};
 use super::outline::{Outline, Stretch, ms_of};
 use crate::train::StepReport;
 
-/// The first bytes of a curve file, with the version of what follows.
+/// The first bytes of a curve file, including the version of the format.
 pub const MAGIC: &[u8; 8] = b"SGCURVE1";
 
 const STEPS: u32 = 1;
 const EVALUATION: u32 = 2;
-/// Steps of a chunk as it is written: a program that is killed in the middle of a large write loses the torn chunk
-/// alone.
+/// The number of steps of a chunk: a program that is killed during a large write loses only the incomplete chunk.
 const CHUNK: usize = 1 << 12;
-/// Steps that may be missing in the middle of a run.
+/// The largest number of missing steps in the middle of a run.
 const LARGEST_GAP: u64 = 1 << 20;
-/// Steps of a chunk that a reader believes in.
+/// The largest number of steps in a chunk that a reader accepts.
 const MOST: usize = 1 << 16;
 
-/// Where the first chunk of a curve file ends, by the file's first bytes; `None` where there is none.
+/// The end of the first chunk of a curve file, by the file's first bytes; `None` if there is none.
 pub(super) fn first_chunk_ends(head: &[u8]) -> Option<u64> {
     let mut r = Reader(head.strip_prefix(MAGIC)?);
     let (_, length, _) = (r.u32()?, r.u32()?, r.u64()?);
     Some((MAGIC.len() + HEAD) as u64 + u64::from(length))
 }
 
-/// Quantities of a step, in the order in which a chunk holds them.
+/// The quantities of a step, in the order of their columns in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Quantity {
     Loss,
@@ -97,28 +96,28 @@ pub struct EvaluationPoint {
     /// Running time, in milliseconds.
     pub ms: f64,
     pub loss: f64,
-    /// NaN where the network gives values and not classes.
+    /// NaN if the network returns values instead of classes.
     pub accuracy: f64,
 }
 
 /// The curves of a run in memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
-    /// Steps before the first value: above 0 for a run that continued from a checkpoint.
+    /// The number of steps before the first value: above 0 for a run that continued from a checkpoint.
     pub before: u64,
     columns: [Vec<f32>; 8],
     stretches: Vec<Stretch>,
     pub evaluations: Vec<EvaluationPoint>,
-    /// How far each layer moved, in stretches of steps.
+    /// How far each layer moved, over ranges of steps.
     pub layers: LayerCurves,
-    /// True where the file ended in the middle of a chunk.
+    /// True if the file ends with an incomplete chunk.
     pub is_torn: bool,
     /// Whether the run may have trained on the samples of its evaluations before, as its record says.
     pub maybe_trained: bool,
 }
 
 impl Curves {
-    /// What the samples of the evaluations are called in files for other programs.
+    /// The name of the samples of the evaluations in files for other programs.
     #[must_use]
     pub const fn evaluated_name(&self) -> &'static str {
         if self.maybe_trained { "maybe_trained" } else { "held_out" }
@@ -141,7 +140,7 @@ impl Curves {
         self.before + self.len() as u64
     }
 
-    /// The values of a quantity, one a step from `before + 1` on; NaN where it was not measured.
+    /// The values of a quantity, one for each step from `before + 1` on; NaN if it was not measured.
     #[must_use]
     pub fn values(&self, quantity: Quantity) -> &[f32] {
         &self.columns[quantity as usize]
@@ -171,7 +170,7 @@ impl Curves {
         ms_of(&self.stretches, index)
     }
 
-    /// What is left of a run whose values are held elsewhere.
+    /// The curves without their values, which are stored elsewhere.
     #[must_use]
     pub fn outline(self) -> Outline {
         let (before, last_step, is_torn) = (self.before, self.last_step(), self.is_torn);
@@ -184,22 +183,22 @@ impl Curves {
         self.stretches.last().map_or(0.0, |s| s.to_ms)
     }
 
-    /// The median of a quantity over its last 4096 values, NaN left out; `None` where there are none.
+    /// The median of a quantity over its last 4096 values, without NaN; `None` if there are none.
     #[must_use]
     pub fn median(&self, quantity: Quantity) -> Option<f32> {
         let values = self.values(quantity);
         median(&values[values.len().saturating_sub(RECENT)..])
     }
 
-    /// The mean of the last values of a quantity, at most 32 of them: the last loss of a batch alone says little.
+    /// The mean of the last values of a quantity, at most 32 of them, because the last loss of a single batch is noisy.
     #[must_use]
     pub fn recent_mean(&self, quantity: Quantity) -> Option<f32> {
         let values = self.values(quantity);
         mean_of_last(values)
     }
 
-    /// Receives more steps, made between two running times. Steps that were made before are replaced: a run may go back
-    /// to a checkpoint.
+    /// Adds more steps, made between two running times. Steps that were made before are replaced, because a run may go
+    /// back to a checkpoint.
     pub fn append(&mut self, reports: &[StepReport], from_ms: f64, to_ms: f64) {
         let Some(first) = reports.first() else { return };
         self.make_room(first.step);
@@ -210,7 +209,7 @@ impl Curves {
         self.stretches.push(Stretch { start, count: reports.len(), from_ms, to_ms });
     }
 
-    /// Forgets all but the last values and the last evaluation: what closing figures are made of.
+    /// Drops all but the last values and the last evaluation, from which closing metrics are computed.
     pub(super) fn keep_tail(&mut self) {
         if self.len() > 4 * RECENT {
             let gone = self.len() - RECENT;
@@ -235,15 +234,15 @@ impl Curves {
             self.layers.go_back(before);
         }
         if !self.is_empty() && before > self.last_step() && before - self.last_step() <= LARGEST_GAP {
-            // A program that was killed had a checkpoint, and not yet the last steps before it: their place stays
-            // empty.
+            // A killed program may have written a checkpoint but not the last steps before it: their values are
+            // missing.
             let (start, ms) = (self.len(), self.total_ms());
             let count = (before - self.last_step()) as usize;
             self.columns.iter_mut().for_each(|c| c.resize(start + count, f32::NAN));
             self.stretches.push(Stretch { start, count, from_ms: ms, to_ms: ms });
         }
         if self.is_empty() || before > self.last_step() || before < self.before {
-            // Nothing that came before belongs to the same line.
+            // Earlier values do not belong to this run.
             let (evaluations, layers) = (std::mem::take(&mut self.evaluations), std::mem::take(&mut self.layers));
             *self = Self { before, evaluations, layers, ..Self::default() };
         }
@@ -258,13 +257,13 @@ impl Curves {
         self.evaluations.retain(|e| e.step <= before);
     }
 
-    /// The curves of a file's bytes; `None` where it is no curve file.
+    /// The curves in a file's bytes; `None` if it is not a curve file.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         Self::read_sound(bytes).map(|(curves, _)| curves)
     }
 
-    /// As [`Self::read`], with the number of bytes that are sound.
+    /// Like [`Self::read`], with the number of valid bytes.
     #[must_use]
     pub fn read_sound(bytes: &[u8]) -> Option<(Self, u64)> {
         let mut rest = bytes.strip_prefix(MAGIC)?;
@@ -277,7 +276,7 @@ impl Curves {
             let taken = match kind {
                 STEPS => curves.take_steps(body).is_some(),
                 EVALUATION => curves.take_evaluation(body).is_some(),
-                // What the steps are does not hang on these.
+                // The meaning of the steps does not depend on these.
                 LAYERS | UPDATES => {
                     curves.layers.take(kind, body);
                     true
@@ -297,7 +296,7 @@ impl Curves {
         let mut r = Reader(body);
         let (first, count) = (r.u64()?, usize::try_from(r.u64()?).ok()?);
         let (from_ms, to_ms) = (r.f64()?, r.f64()?);
-        // A length is not believed before it is compared with what is written: chunks have at most this many steps.
+        // A length is compared with the limit before it is used: chunks have at most this many steps.
         if count == 0 || count > MOST || first == 0 {
             return None;
         }
@@ -328,7 +327,7 @@ impl Curves {
     }
 }
 
-/// Values over which medians are taken.
+/// The number of values for medians.
 const RECENT: usize = 4096;
 
 /// The median of finite values.
@@ -338,14 +337,14 @@ fn median(values: &[f32]) -> Option<f32> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// The mean of the last values that are numbers, of at most 32.
+/// The mean of the last values that are not NaN, at most 32.
 #[must_use]
 pub fn mean_of_last(values: &[f32]) -> Option<f32> {
     let last: Vec<f32> = values[values.len().saturating_sub(32)..].iter().copied().filter(|v| v.is_finite()).collect();
     (!last.is_empty()).then(|| last.iter().sum::<f32>() / last.len() as f32)
 }
 
-/// Appends steps that follow each other, made between two running times.
+/// Appends consecutive steps, made between two running times.
 pub fn put_steps(out: &mut Vec<u8>, reports: &[StepReport], from_ms: f64, to_ms: f64) {
     let total = reports.len().max(1) as f64;
     let (mut done, mut start_ms) = (0, from_ms);
@@ -408,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back_to_the_bit() {
+    fn written_curves_are_read_back_exactly() {
         let curves = Curves::read(&file()).unwrap();
         assert_eq!((curves.len(), curves.last_step(), curves.is_torn), (150, 150, false));
         for i in 0..150 {
@@ -424,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tail_that_was_cut_off_or_spoilt_loses_its_chunk_only() {
+    fn an_incomplete_or_damaged_end_loses_only_its_chunk() {
         let whole = file();
         for cut in whole.len() - 200..whole.len() {
             let curves = Curves::read(&whole[..cut]).unwrap();
@@ -435,7 +434,7 @@ mod tests {
         spoilt[last] ^= 1;
         assert_eq!(Curves::read(&spoilt).unwrap().len(), 100);
         assert_eq!(Curves::read(b"a letter"), None);
-        // Lengths that no file can have are no reason to take memory.
+        // Lengths that no file can have must not cause allocations.
         let mut wrong = MAGIC.to_vec();
         put_chunk(&mut wrong, STEPS, |out| {
             out.extend([1u64.to_le_bytes(), u64::MAX.to_le_bytes(), [0; 8], [0; 8]].concat());

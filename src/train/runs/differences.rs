@@ -1,4 +1,4 @@
-//! What distinguishes the presets of runs, field by field, and the names that follow from it.
+//! The differences between the presets of runs, field by field, and the names that follow from them.
 
 use super::RunEntry;
 use crate::model::BUNDLED;
@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 pub struct FieldDifference {
     /// `layers[0].units`.
     pub field: String,
-    /// One for each preset; a dash where it has no such field.
+    /// One for each preset; a dash if it has no such field.
     pub values: Vec<String>,
 }
 
@@ -32,8 +32,7 @@ fn flatten(path: &str, value: &Value, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// The fields in which these presets differ, in the order in which they first appear; what the user reads only, the
-/// description, is left out.
+/// The fields in which these presets differ, in the order in which they first appear; the description is left out.
 #[must_use]
 pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
     let flat: Vec<Vec<(String, String)>> = presets
@@ -60,11 +59,11 @@ pub fn preset_differences(presets: &[&str]) -> Vec<FieldDifference> {
     out
 }
 
-/// Changes that a name has in it; of more it has the number.
+/// The number of changes in a name; if there are more, their number is given.
 const NAMED: usize = 2;
 
-/// What was changed of a preset, in short: `layers[0].units 32`. The name and the number of steps do not distinguish
-/// networks apart; `None` where nothing else was changed.
+/// The changes of a preset as short text: `layers[0].units 32`. The name and the number of steps do not distinguish
+/// networks; `None` if nothing else was changed.
 #[must_use]
 pub fn change(from: &str, to: &str) -> Option<String> {
     let mut all = preset_differences(&[from, to]);
@@ -80,8 +79,8 @@ pub fn change(from: &str, to: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Adds to the names of runs what was changed of their preset: against the bundled one of that name, or the oldest run
-/// of that name in the list. The newest come first in it; names that the user gave stay as they are.
+/// Adds the changes of their presets to the names of runs, compared with the bundled preset of that name, or with the
+/// oldest run of that name in the list. The list has the newest first; names that the user gave are not changed.
 pub(super) fn add_changes(entries: &mut [RunEntry]) {
     let mut first: HashMap<String, String> = HashMap::new();
     let mut known: HashMap<(String, String), Option<String>> = HashMap::new();
@@ -93,7 +92,7 @@ pub(super) fn add_changes(entries: &mut [RunEntry]) {
         if entry.label.name.is_some() || record.preset.is_empty() {
             continue;
         }
-        // Hundreds of runs of a few networks are compared a few times.
+        // Hundreds of runs of a few networks need only a few comparisons.
         let key = (record.preset_name.clone(), record.preset.clone());
         let changed = known.entry(key).or_insert_with(|| change(base, &record.preset));
         if let Some(change) = changed {
@@ -102,7 +101,7 @@ pub(super) fn add_changes(entries: &mut [RunEntry]) {
     }
 }
 
-/// A bundled document as runs keep presets: with every field that has a default.
+/// A bundled document in the form in which runs store presets: with every field that has a default.
 fn written(text: &str) -> String {
     crate::model::read_preset(text).map_or_else(|_| text.to_owned(), |p| crate::model::write_preset(&p))
 }

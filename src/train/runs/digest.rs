@@ -1,11 +1,11 @@
-//! A plan in short: what each operation runs and where each buffer is, with a checksum that is the same on every
-//! machine.
+//! A summary of a plan: the kernel of each operation and the place of each buffer, with a checksum that is the same on
+//! every machine.
 
 use crate::compile::Compiled;
 use crate::tensor::Fnv;
 use serde::{Deserialize, Serialize};
 
-/// The operations and buffers of a plan, a line each. Addresses are relative to the arena.
+/// The operations and buffers of a plan, one on each line. Addresses are relative to the arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanDigest {
     pub arena_bytes: u64,
@@ -43,8 +43,8 @@ impl PlanDigest {
         format!("{:016x}", hash.sum())
     }
 
-    /// What is different in `other`, a line each: operations with their kernels, then buffers with their addresses.
-    /// Empty where nothing is.
+    /// The differences in `other`, one on each line: operations with their kernels, then buffers with their addresses.
+    /// Empty if there are none.
     #[must_use]
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let mut out = Vec::new();

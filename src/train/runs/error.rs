@@ -1,17 +1,17 @@
-//! What can go wrong with kept runs, and whose mistake it is.
+//! Errors of kept runs, and whether the user made a mistake.
 
 use crate::tensor::write_advice;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// What can go wrong with the runs on disk.
+/// Errors of the runs on disk.
 #[derive(Debug, Error)]
 pub enum RunsError {
     #[error("{path} cannot be {what}: {cause}; {}", write_advice(.cause))]
     File { path: PathBuf, what: &'static str, cause: io::Error },
     #[error(
-        "{path} is damaged: {why}; bring the file back from a backup, or delete the run (what else of it is sound can \
+        "{path} is damaged: {why}; restore the file from a backup, or delete the run (what else of it is sound can \
          be exported)"
     )]
     Damaged { path: PathBuf, why: String },
@@ -34,14 +34,16 @@ pub enum RunsError {
          again"
     )]
     Held(String),
-    #[error("of no run the record can be read, so none is the last; name one by its id, which `stepgraph runs` lists")]
+    #[error(
+        "no run has a readable record, so it is not known which is the last; name one by its id (`stepgraph runs`)"
+    )]
     NoLast,
     #[error("there is no data folder on this system; name one with STEPGRAPH_RUNS")]
     NoFolder,
 }
 
 impl RunsError {
-    /// True where the mistake is in what the user gave: exit status 2.
+    /// True if the mistake is in what the user gave: exit status 2.
     #[must_use]
     pub const fn is_user(&self) -> bool {
         match self {

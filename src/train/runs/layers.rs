@@ -1,9 +1,9 @@
 //! How far each layer moved, over a whole run: in bounded memory, and as chunks of a curve file.
 //!
-//! A chunk of names holds the layers as JSON, each with its label and its place; it is before the first chunk of
-//! rows. A chunk of rows holds the number of layers and of rows (`u32` each), the first and the last step of every row
-//! (`u64` each), and then, layer by layer, the least and the largest change in every row (`f32` each). Rows are as long
-//! as a share of the run before them, so a run of any length has few.
+//! A chunk of names contains the layers as JSON, each with its label and its path; it is before the first chunk of
+//! rows. A chunk of rows contains the number of layers and of rows (`u32` each), the first and the last step of every
+//! row (`u64` each), and then, layer by layer, the smallest and the largest change in every row (`f32` each). The
+//! length of rows is a share of the run before them, so that a run of any length has few.
 
 use super::chunks::{Reader, put_chunk};
 use crate::model::{LayerId, LayerPath, Model};
@@ -13,7 +13,7 @@ use crate::train::{Spans, longest_from};
 pub(super) const LAYERS: u32 = 3;
 pub(super) const UPDATES: u32 = 4;
 
-/// Stretches kept; when they are full, neighbours are joined two by two.
+/// The number of ranges; when it is reached, neighbours are merged in pairs.
 const STRETCHES: usize = 1024;
 
 /// The extremes of every layer over some steps.
@@ -24,7 +24,7 @@ pub(super) struct Row {
     values: Vec<[f32; 2]>,
 }
 
-/// A stretch of a layer's curve.
+/// A range of a layer's curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
     /// First and last step.
@@ -33,17 +33,17 @@ pub struct Stretch {
     pub high: f32,
 }
 
-/// The largest change of any parameter of each layer, over the whole run: per stretch of steps the least and the
-/// largest, so that no extreme is lost however long the run is.
+/// The largest change of any parameter of each layer, over the whole run: for each range of steps the smallest and the
+/// largest, so that no extreme is lost in a run of any length.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LayerCurves {
     pub names: Vec<String>,
     pub paths: Vec<LayerPath>,
-    /// The layer of each trained parameter, as a position in `names`; empty where curves were read and not taken.
+    /// The layer of each trained parameter, as an index in `names`; empty if curves were read and not recorded.
     layer_of: Vec<usize>,
-    /// First and last step of each stretch.
+    /// First and last step of each range.
     steps: Vec<[u64; 2]>,
-    /// Least and largest by stretch, one list a layer.
+    /// Smallest and largest change by range, one list for each layer.
     values: Vec<Vec<[f32; 2]>>,
 }
 
@@ -67,19 +67,19 @@ impl LayerCurves {
         out
     }
 
-    /// These layers, with what `before` knows of them where it is about the same ones.
+    /// These layers, with the data of `before` if it is about the same layers.
     #[must_use]
     pub fn after(self, before: Self) -> Self {
         if self.is_about(&before) { Self { steps: before.steps, values: before.values, ..self } } else { self }
     }
 
-    /// True where both are about the same layers.
+    /// True if both are about the same layers.
     #[must_use]
     pub(super) fn is_about(&self, other: &Self) -> bool {
         (&self.names, &self.paths) == (&other.names, &other.paths)
     }
 
-    /// True where nothing was reported yet.
+    /// True if nothing was reported yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.steps.is_empty()
@@ -98,19 +98,19 @@ impl LayerCurves {
         values + self.steps.capacity() * size_of::<[u64; 2]>()
     }
 
-    /// First and last step of every stretch, in order.
+    /// First and last step of every range, in order.
     #[must_use]
     pub fn steps(&self) -> &[[u64; 2]] {
         &self.steps
     }
 
-    /// The largest change of a layer in every stretch.
+    /// The largest change of a layer in every range.
     pub fn tops(&self, layer: usize) -> impl Iterator<Item = f32> {
         self.values.get(layer).into_iter().flatten().map(|v| v[1])
     }
 
-    /// The extremes of the layers over the steps of `spans`, which are those of parameters; `None` where it is of
-    /// another network, or empty.
+    /// The extremes of the layers over the steps of `spans`, which are those of parameters; `None` if it belongs to
+    /// another network, or is empty.
     pub(super) fn row(&self, spans: &Spans) -> Option<Row> {
         let steps = spans.steps?;
         if spans.low.len() != self.layer_of.len() || spans.high.len() != self.layer_of.len() {
@@ -144,7 +144,7 @@ impl LayerCurves {
         }
     }
 
-    /// Forgets what came after this step.
+    /// Drops everything after this step.
     pub fn go_back(&mut self, step: u64) {
         let keep = self.steps.partition_point(|s| s[0] <= step);
         self.steps.truncate(keep);
@@ -154,8 +154,8 @@ impl LayerCurves {
         }
     }
 
-    /// Joins neighbours that are short for the length of the run, to half of the stretches or fewer: old ones are no
-    /// coarser than new ones.
+    /// Merges neighbours that are short relative to the length of the run, to half of the ranges or fewer: old ones are
+    /// not coarser than new ones.
     fn halve(&mut self) {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
         let longest = (4 * (last[1] + 1 - first[0])).div_ceil(STRETCHES as u64);
@@ -166,7 +166,7 @@ impl LayerCurves {
                 _ => groups.push([index, index]),
             }
         }
-        // In place, as a group is never before its number: the memory stays the same.
+        // In place, because a group never comes before its source: the memory is reused.
         for (at, &[from, to]) in groups.iter().enumerate() {
             for list in &mut self.values {
                 list[at] = list[from..=to].iter().fold(list[from], |a, b| [a[0].min(b[0]), a[1].max(b[1])]);
@@ -177,7 +177,7 @@ impl LayerCurves {
         self.steps.truncate(groups.len());
     }
 
-    /// A layer's curve between two steps, as about `most` stretches at most.
+    /// A layer's curve between two steps, as about `most` ranges at most.
     #[must_use]
     pub fn stretches(&self, layer: usize, from: f64, to: f64, most: usize) -> Vec<Stretch> {
         let first = self.steps.partition_point(|s| (s[1] as f64) < from).saturating_sub(1);
@@ -191,14 +191,14 @@ impl LayerCurves {
         self.steps[first..last].chunks(group).zip(values[first..last].chunks(group)).map(join).collect()
     }
 
-    /// The largest change of a layer in the stretch that holds this step.
+    /// The largest change of a layer in the range that contains this step.
     #[must_use]
     pub fn at(&self, layer: usize, step: f64) -> Option<f32> {
         let index = self.steps.partition_point(|s| (s[1] as f64) < step).min(self.steps.len().checked_sub(1)?);
         self.values.get(layer)?.get(index).map(|v| v[1])
     }
 
-    /// The least and the largest positive change of any layer between two steps.
+    /// The smallest and the largest positive change of any layer between two steps.
     #[must_use]
     pub fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
         let all = (0..self.values.len()).flat_map(|l| self.stretches(l, from, to, 32));
@@ -228,12 +228,12 @@ impl LayerCurves {
         });
     }
 
-    /// Receives a chunk of either kind; one that means nothing is passed over.
+    /// Receives a chunk of either kind; an invalid one is ignored.
     pub(super) fn take(&mut self, kind: u32, body: &[u8]) {
         let _ = if kind == LAYERS { self.take_names(body) } else { self.take_rows(body) };
     }
 
-    /// Receives a chunk of names; those of other layers begin anew.
+    /// Receives a chunk of names; data of other layers start again.
     fn take_names(&mut self, body: &[u8]) -> Option<()> {
         let (names, paths): (Vec<String>, Vec<LayerPath>) =
             serde_json::from_slice::<Vec<(String, LayerPath)>>(body).ok()?.into_iter().unzip();
@@ -248,7 +248,7 @@ impl LayerCurves {
     fn take_rows(&mut self, body: &[u8]) -> Option<()> {
         let mut r = Reader(body);
         let (layers, count) = (r.u32()? as usize, r.u32()? as usize);
-        // A number of rows is not believed before it is compared with what is written.
+        // A number of rows is compared with the length of the chunk before it is used.
         let bytes = layers.checked_mul(8)?.checked_add(16)?.checked_mul(count)?.checked_add(8)?;
         if layers != self.names.len() || bytes != body.len() {
             return None;
@@ -271,7 +271,7 @@ impl LayerCurves {
     }
 }
 
-/// Rows on their way to a file: short ones are joined until they are as long as a run of that length has them.
+/// Rows before they are written to a file: short ones are merged until they are long enough for the length of the run.
 #[derive(Debug, Default)]
 pub(super) struct Joined {
     full: Vec<Row>,
@@ -294,7 +294,7 @@ impl Joined {
         }
     }
 
-    /// Lets go of the row that is still being joined: nothing follows for a while.
+    /// Releases the row that is still being merged, because no steps follow for some time.
     pub(super) fn close(&mut self) {
         self.full.extend(self.open.take());
     }
@@ -337,20 +337,20 @@ mod tests {
         assert!(curves.stretches(1, 1.0, 2e5, 300).iter().all(|s| (s.high - 3e-4).abs() < 1e-9));
         assert_eq!((curves.at(0, 123_457.0), curves.at(1, 9.0)), (Some(7.0), Some(3e-4)));
         assert_eq!(curves.extent(1.0, 2e5).unwrap().1, 7.0);
-        // However often neighbours were joined, no stretch is much longer than the others.
+        // However often neighbours were merged, no range is much longer than the others.
         let longest = curves.steps.iter().map(|s| s[1] + 1 - s[0]).max().unwrap();
         assert!(longest <= 4 * 200_000 / STRETCHES as u64 + 2, "{longest}");
     }
 
     #[test]
-    fn values_of_another_network_are_not_taken_in() {
+    fn values_of_another_network_are_ignored() {
         let mut curves = curves();
         curves.push(&spans(1, &[1.0]));
         assert!(curves.is_empty() && curves.at(0, 1.0).is_none() && curves.stretches(0, 0.0, 9.0, 10).is_empty());
     }
 
     #[test]
-    fn rows_are_joined_on_their_way_and_read_back_to_the_bit() {
+    fn rows_are_merged_before_writing_and_read_back_exactly() {
         let own = curves();
         let (mut joined, mut whole) = (Joined::default(), own.clone());
         for step in 1..=5000u64 {
@@ -373,7 +373,7 @@ mod tests {
         read.take_rows(body).unwrap();
         assert!(read.is_about(&own) && read.steps().last() == Some(&[rows[rows.len() - 1].steps[0], 5000]));
         assert_eq!(read.values[1], rows.iter().map(|r| r.values[1]).collect::<Vec<_>>());
-        // The same names again change nothing, other ones begin anew, and a run continues where it was.
+        // The same names again change nothing, other names start again, and a run continues where it was.
         own.put_names(&mut file);
         let known = own.after(read.clone());
         assert_eq!((known.steps(), known.layer_of.len()), (read.steps(), 4));

@@ -1,6 +1,6 @@
 //! Runs kept on disk: the preset, the curves, the weights and how the run ended.
 //!
-//! A [`Recorder`] writes one run from a thread of its own while it lasts; a [`RunStore`] reads all of them.
+//! A [`Recorder`] writes one run on a separate thread while it trains; a [`RunStore`] reads all of them.
 
 mod chunks;
 mod continuing;

@@ -1,12 +1,12 @@
-//! What is left of a run's curves where their values are held elsewhere: when its steps were made, and how far its
-//! layers moved.
+//! The part of a run's curves that remains if their values are stored elsewhere: when its steps were made, and how far
+//! its layers moved.
 
 use super::LayerCurves;
 
-/// The steps made by some running time: between two of them time is taken to be even.
+/// The steps made by some running time; between two such points they are assumed to be evenly spaced.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stretch {
-    /// Position of the first value, from 0, and the number of values.
+    /// Index of the first value, from 0, and the number of values.
     pub start: usize,
     pub count: usize,
     pub from_ms: f64,
@@ -27,7 +27,7 @@ pub struct Outline {
     /// Steps before the first value.
     pub before: u64,
     pub last_step: u64,
-    /// True where the file ended in the middle of a chunk.
+    /// True if the file ends with an incomplete chunk.
     pub is_torn: bool,
     /// How far each layer moved.
     pub layers: LayerCurves,

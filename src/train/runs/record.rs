@@ -1,4 +1,4 @@
-//! What is known of a kept run besides its curves, and what the user says of it.
+//! What is known about a kept run other than its curves, and what the user added.
 
 use super::{Curves, Quantity};
 use crate::exec::Executor;
@@ -20,9 +20,9 @@ pub enum RunEnd {
     Finished,
     Stopped,
     Failed,
-    /// Its program ended before it could say so.
+    /// Its program ended before it could record the end.
     Interrupted,
-    /// Its files cannot be read as they are; what can be is shown.
+    /// Its files cannot be read completely; valid parts are shown.
     Damaged,
 }
 
@@ -49,7 +49,7 @@ pub struct RunSpan {
     pub ended_ms: Option<u64>,
 }
 
-/// What is known of a run besides its curves.
+/// What is known about a run other than its curves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunRecord {
@@ -57,7 +57,7 @@ pub struct RunRecord {
     pub preset_name: String,
     /// The preset's document, as [`write_preset`] writes it.
     pub preset: String,
-    /// The folder that relative paths in the preset are taken from.
+    /// The folder that relative paths in the preset are relative to.
     #[serde(with = "path_text")]
     pub base: PathBuf,
     pub seed: u64,
@@ -65,7 +65,7 @@ pub struct RunRecord {
     pub precision: String,
     pub executor: String,
     pub threads: usize,
-    /// Steps that were asked for.
+    /// The requested number of steps.
     pub total: u64,
     /// The checksum of the plan: operations, kernels, offsets.
     pub plan_hash: String,
@@ -76,14 +76,14 @@ pub struct RunRecord {
     pub error: Option<String>,
     /// The last step made.
     pub steps: u64,
-    /// Bytes of the curve file when this was written; 0 where a first version wrote it.
+    /// Bytes of the curve file when this was written; 0 if a first version wrote it.
     pub curve_bytes: u64,
     /// The mean of the last losses, at most 32 of them.
     pub loss: Option<f64>,
     pub held_out_loss: Option<f64>,
     pub held_out_accuracy: Option<f64>,
-    /// Whether what is held out may have been trained on before: the run was resumed with other samples, or began from
-    /// weights of others. Its figures are the next two then, and not the two above.
+    /// Whether the held-out samples may have been trained on before: the run was resumed with other samples, or started
+    /// from the weights of another run. Then its metrics are the next two fields, and not the two above.
     pub maybe_trained: bool,
     pub maybe_trained_loss: Option<f64>,
     pub maybe_trained_accuracy: Option<f64>,
@@ -92,7 +92,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// The preset that was trained, with the run's seed and steps; `None` where a newer version wrote it.
+    /// The preset that was trained, with the run's seed and steps; `None` if a newer version wrote it.
     #[must_use]
     pub fn read_preset(&self) -> Option<Preset> {
         let mut preset = read_preset(&self.preset).ok()?;
@@ -101,7 +101,7 @@ impl RunRecord {
         Some(preset)
     }
 
-    /// The record of a run as it is asked for, on the device that it names or on this machine's CPU.
+    /// The record of a requested run, on the device that it names or on this machine's CPU.
     #[must_use]
     pub fn of(spec: &SessionSpec) -> Self {
         let mut record = Self {
@@ -118,7 +118,7 @@ impl RunRecord {
         record
     }
 
-    /// What can be read of a damaged record, field by field: those that are there and mean something.
+    /// The valid fields of a damaged record.
     #[must_use]
     pub fn salvage(text: &str) -> Self {
         let mut sound = serde_json::to_value(Self::default()).unwrap_or_default();
@@ -144,7 +144,7 @@ impl RunRecord {
         preset.precision.name().clone_into(&mut self.precision);
     }
 
-    /// Takes the closing figures from the curves.
+    /// Computes the closing metrics from the curves.
     pub fn sum_up(&mut self, curves: &Curves) {
         self.steps = curves.last_step();
         self.loss = curves.recent_mean(Quantity::Loss).map(f64::from);
@@ -161,7 +161,7 @@ impl RunRecord {
     }
 }
 
-/// What the user says of a run.
+/// What the user added to a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Label {
@@ -183,7 +183,7 @@ pub struct RunEntry {
     pub is_torn: bool,
     /// Whether it has a checkpoint, from which it can continue.
     pub can_continue: bool,
-    /// The step of that checkpoint, where the run was cut off and may have gone on after it.
+    /// The step of that checkpoint, if the run was interrupted and may have continued after it.
     pub checkpoint_step: Option<u64>,
     /// Bytes on disk.
     pub bytes: u64,
@@ -203,7 +203,7 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
-/// When a run was started, by the first letters of its id: `20260314-120100-xor`. Milliseconds since 1970, UTC.
+/// The start time of a run, from the first characters of its id: `20260314-120100-xor`. Milliseconds since 1970, UTC.
 pub(super) fn started_of(id: &str) -> Option<u64> {
     let number = |text: Option<&str>| text.filter(|t| t.bytes().all(|b| b.is_ascii_digit()))?.parse::<u64>().ok();
     let date = (id.get(8..9)? == "-").then(|| number(id.get(..8))).flatten()?;

@@ -1,8 +1,8 @@
-//! Writing a run while it lasts, from a thread of its own.
+//! Writes a run while it trains, on a separate thread.
 //!
-//! The caller that passes steps never waits: what finds the channel full stays with them and goes with the next call.
-//! The thread writes what it was given several times a second, so a program that is killed loses that much of the curve
-//! and no more.
+//! The caller that passes steps never waits: data that do not fit into the channel are kept by the caller and sent with
+//! the next call. The thread writes several times a second, so that a program that is killed loses at most that much of
+//! the curve.
 
 use super::curve::EvaluationPoint;
 use super::run_writer::{Message, RunWriter, failed, next_checkpoint};
@@ -19,32 +19,32 @@ use std::time::{Duration, Instant};
 /// Messages that may wait for the thread.
 const BOUND: usize = 64;
 
-/// Time until the first checkpoint of a run that continues, and the bounds of that between the next ones.
+/// Time until the first checkpoint of a run that continues, and the limits of the time between the next ones.
 pub const FIRST_SAVE: Duration = Duration::from_secs(3);
 pub const SAVE_EVERY: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(300));
-/// Writing checkpoints takes at most this share of a run's time: one part of so many.
+/// Writing checkpoints takes at most one part in this many of a run's time.
 pub const SAVE_SHARE: u32 = 30;
 
-/// A run that is being written. Dropping it writes what is left, without waiting for that.
+/// A run that is being written. When it is dropped, the remaining data are written, without waiting for that.
 pub struct Recorder {
-    /// Known once the run's folder is there.
+    /// Known once the run's folder exists.
     id: Arc<OnceLock<String>>,
     store: RunStore,
     outbox: Option<Sender<Message>>,
     taken: Arc<AtomicU64>,
     backlog: Vec<Message>,
     thread: Option<JoinHandle<Result<(), String>>>,
-    /// Running time until the last pause, and since when the run continues.
+    /// Running time until the last pause, and the time at which the run continued.
     ran_ms: f64,
     since: Option<Instant>,
 }
 
 impl Recorder {
-    /// Makes the run's folder and starts the thread. The record's state and closing figures are the recorder's own;
-    /// `layers` are those of the network, empty.
+    /// Makes the run's folder and starts the thread. The recorder sets the record's state and closing metrics; `layers`
+    /// are those of the network, empty.
     ///
     /// # Errors
-    /// Where nothing can be written there, or the system refuses a thread.
+    /// If nothing can be written there, or the system refuses to start a thread.
     pub fn begin(
         store: &RunStore,
         record: RunRecord,
@@ -55,11 +55,11 @@ impl Recorder {
         Self::start(store, OnceLock::from(id), move |_, inbox| writer.serve(inbox))
     }
 
-    /// As [`Self::begin`], for those who must not wait: the thread makes the folder too, and what fails is reported by
-    /// [`Self::finish`].
+    /// Like [`Self::begin`], for callers that must not wait: the thread makes the folder too, and [`Self::finish`]
+    /// reports errors.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn begin_unseen(store: &RunStore, record: RunRecord, compiled: Arc<Compiled>) -> Result<Self, RunsError> {
         let place = store.clone();
         Self::start(store, OnceLock::new(), move |known, inbox| {
@@ -72,10 +72,10 @@ impl Recorder {
         })
     }
 
-    /// Continues a kept run from `from`, as [`Self::begin_unseen`]: `record` says on what it is trained now.
+    /// Continues a kept run from `from`, like [`Self::begin_unseen`]: `record` describes how it is trained now.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses a thread.
     pub fn resume_unseen(
         store: &RunStore,
         from: &ResumePoint,
@@ -116,32 +116,32 @@ impl Recorder {
         })
     }
 
-    /// The run's id; `None` until its folder is there.
+    /// The run's id; `None` until its folder exists.
     #[must_use]
     pub fn id(&self) -> Option<&str> {
         self.id.get().map(String::as_str)
     }
 
-    /// Where the run's next checkpoint is to be written; `None` until its folder is there. [`Self::take_checkpoint`] is
-    /// called when it is.
+    /// The path of the run's next checkpoint; `None` until its folder exists. [`Self::take_checkpoint`] is called when
+    /// it is written.
     #[must_use]
     pub fn next_checkpoint(&self) -> Option<PathBuf> {
         self.id().map(|id| next_checkpoint(&self.store.checkpoint(id)))
     }
 
-    /// Puts the checkpoint that was written into place, once all steps that were handed over are on the disk.
+    /// Renames the written checkpoint to its final name, once all steps that were passed on are on the disk.
     pub fn take_checkpoint(&mut self) {
         let taken = Arc::clone(&self.taken);
         self.push(Message::Checkpoint(taken));
     }
 
-    /// The step of the checkpoint that was put into place last; `None` where none was yet.
+    /// The step of the last checkpoint that has its final name; `None` if there is none yet.
     #[must_use]
     pub fn taken(&self) -> Option<u64> {
         Some(self.taken.load(Ordering::Relaxed)).filter(|step| *step > 0)
     }
 
-    /// Lets running time pass, or stand still while the run is paused.
+    /// Starts the running time, or stops it while the run is paused.
     pub fn set_running(&mut self, running: bool) {
         self.ran_ms = self.now();
         self.since = running.then(Instant::now);
@@ -151,24 +151,24 @@ impl Recorder {
         self.ran_ms + self.since.map_or(0.0, |s| s.elapsed().as_secs_f64() * 1e3)
     }
 
-    /// Hands over steps that were just made.
+    /// Passes on steps that were just made.
     pub fn steps(&mut self, reports: &[StepReport]) {
         if self.since.is_none() {
-            // Single steps have no running clock: their own times are what passes.
+            // For single steps the running time does not advance; their own times are added instead.
             self.ran_ms += reports.iter().map(|r| f64::from(r.step_us + r.feed_us)).sum::<f64>() * 1e-3;
         }
         let now = self.now();
         self.push(Message::Steps(reports.to_vec(), now));
     }
 
-    /// Hands over how far parameters moved, in stretches of steps.
+    /// Passes on how far parameters moved, over ranges of steps.
     pub fn moved(&mut self, spans: &[Spans]) {
         if !spans.is_empty() {
             self.push(Message::Moved(spans.to_vec()));
         }
     }
 
-    /// Hands over an evaluation.
+    /// Passes on an evaluation.
     pub fn evaluated(&mut self, step: u64, found: &Evaluation) {
         let accuracy = found.accuracy.unwrap_or(f64::NAN);
         let ms = self.now();
@@ -180,17 +180,17 @@ impl Recorder {
         self.push(Message::Total(total));
     }
 
-    /// The run has come to an end, or continues after one.
+    /// The run has ended, or continues after an end.
     pub fn set_state(&mut self, state: RunEnd, error: Option<String>) {
         self.push(Message::State(state, error));
     }
 
-    /// What the thread did not take yet is offered again.
+    /// Data that the thread did not receive yet are sent again.
     pub fn push_out(&mut self) {
         let Some(outbox) = &self.outbox else { return };
         let mut waiting = std::mem::take(&mut self.backlog).into_iter();
         for message in waiting.by_ref() {
-            // A thread that ended has reported why; no reader is left.
+            // A thread that ended has reported why, and there is no receiver any more.
             if let Err(TrySendError::Full(message)) = outbox.try_send(message) {
                 self.backlog.push(message);
                 break;
@@ -214,7 +214,7 @@ impl Recorder {
     /// Ends the recording and waits until everything is on disk.
     ///
     /// # Errors
-    /// What could not be written, in words.
+    /// What could not be written, as text.
     pub fn finish(mut self) -> Result<(), String> {
         self.close();
         let outcome = match self.thread.take().map(JoinHandle::join) {
@@ -222,7 +222,7 @@ impl Recorder {
             Some(Err(_)) => Err("the recorder failed".to_owned()),
             None => Ok(()),
         };
-        // What could be written of it may be nothing: neither a step nor weights.
+        // Nothing may have been written of it: neither a step nor weights.
         if outcome.is_err()
             && let Some(id) = self.id()
             && self.store.curves(id).is_ok_and(|curves| curves.is_empty())
@@ -233,17 +233,17 @@ impl Recorder {
         outcome
     }
 
-    /// True where the thread gave up because something could not be written.
+    /// True if the thread has stopped because something could not be written.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Hands everything over and closes the channel.
+    /// Passes everything on and closes the channel.
     fn close(&mut self) {
         if let Some(outbox) = self.outbox.take() {
             for message in self.backlog.drain(..) {
-                // The thread takes messages as fast as a disk writes them; one that ended takes none.
+                // The thread receives messages as fast as a disk writes them; a thread that ended receives none.
                 if outbox.send(message).is_err() {
                     break;
                 }

@@ -22,7 +22,7 @@ pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
     RunsError::File { path: path.to_owned(), what: "written", cause }
 }
 
-/// What the thread is given.
+/// Messages to the thread.
 pub(super) enum Message {
     Steps(Vec<StepReport>, f64),
     /// How far parameters moved.
@@ -30,20 +30,20 @@ pub(super) enum Message {
     Evaluated(EvaluationPoint),
     /// The run was made longer, or continues after its end.
     Total(u64),
-    /// The run has come to an end, after which it may still continue.
+    /// The run has ended, but may still continue.
     State(RunEnd, Option<String>),
-    /// The next checkpoint is there: it takes the place of the last one when all that came before is on the disk, and
-    /// its step is put down here then.
+    /// The next checkpoint is written: it replaces the last one when all earlier data are on the disk, and its step is
+    /// then stored here.
     Checkpoint(Arc<AtomicU64>),
 }
 
-/// Where a checkpoint waits until the curve reaches its step: no run resumes from a checkpoint that is ahead of its
-/// curve.
+/// The temporary name of a checkpoint until the curve reaches its step: no run resumes from a checkpoint that is ahead
+/// of its curve.
 pub(super) fn next_checkpoint(checkpoint: &Path) -> PathBuf {
     checkpoint.with_extension("next")
 }
 
-/// Takes the lock of a run's folder from its last writer, which may still be at its end.
+/// Takes over the lock of a run's folder from its last writer, which may still be ending.
 fn lock_again(folder: &Path, id: &str) -> Result<File, RunsError> {
     /// The time that the last writer of the run may take to end.
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -58,18 +58,18 @@ fn lock_again(folder: &Path, id: &str) -> Result<File, RunsError> {
     Ok(lock)
 }
 
-/// What is being written of a run.
+/// The state of writing a run.
 pub(super) struct RunWriter {
     record: RunRecord,
     path: PathBuf,
     checkpoint: PathBuf,
     curve: File,
-    /// The end of the run as a reader will see it, for the closing figures.
+    /// The end of the run as a reader will see it, for the closing metrics.
     curves: Curves,
     /// The layers of the network, and rows of them that are in no chunk yet.
     layers: LayerCurves,
     moved: Joined,
-    /// Whether the file names these layers.
+    /// Whether the file contains the names of these layers.
     is_named: bool,
     /// Bytes that are not written yet.
     pending: Vec<u8>,
@@ -83,7 +83,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Makes the folder of a run and everything in it but the curve's first chunk.
+    /// Makes the folder of a run with everything in it except the curve's first chunk.
     pub(super) fn open(
         store: &RunStore,
         mut record: RunRecord,
@@ -97,7 +97,7 @@ impl RunWriter {
         let id = store.create(&record)?;
         let writer = Self::furnish(&store.path(&id), store.checkpoint(&id), record, plan, layers);
         if writer.is_err() {
-            // Half a folder would be listed as a damaged run.
+            // An incomplete folder would be listed as a damaged run.
             let _ = std::fs::remove_dir_all(store.path(&id));
         }
         Ok((id, writer?))
@@ -111,7 +111,7 @@ impl RunWriter {
         layers: LayerCurves,
     ) -> Result<Self, RunsError> {
         let lock = File::create(folder.join("lock")).map_err(|e| failed(folder, e))?;
-        // A system without locks shows a run that is written as one that was cut off; nothing is lost by it.
+        // Without file locks, a run that is being written is listed as interrupted; nothing is lost.
         let _ = lock.try_lock();
         let curve_path = folder.join("curve.bin");
         let mut curve = File::create(&curve_path).map_err(|e| failed(&curve_path, e))?;
@@ -139,7 +139,7 @@ impl RunWriter {
         Ok(writer)
     }
 
-    /// Takes up the folder of a run that was released, or is released in a moment.
+    /// Takes over the folder of a run that was released, or is about to be released.
     pub(super) fn reopen(
         store: &RunStore,
         from: &ResumePoint,
@@ -150,12 +150,12 @@ impl RunWriter {
         let folder = store.path(&from.id);
         let lock = lock_again(&folder, &from.id)?;
         let before = store.record(&from.id)?;
-        // One that a killed program had not put into place.
+        // A checkpoint that a killed program had not renamed.
         let _ = std::fs::remove_file(next_checkpoint(&store.checkpoint(&from.id)));
         let curve_path = folder.join("curve.bin");
         let (curves, sound) = store.sound_curves(&from.id)?;
         let curve = File::options().append(true).open(&curve_path).map_err(|e| failed(&curve_path, e))?;
-        // What is behind a torn chunk would never be read.
+        // Data after an incomplete chunk would never be read.
         curve.set_len(sound).map_err(|e| failed(&curve_path, e))?;
         let record = RunRecord {
             span: RunSpan { started_ms: before.span.started_ms, ended_ms: None },
@@ -186,7 +186,7 @@ impl RunWriter {
             failure: None,
             _lock: lock,
         };
-        // Closing figures need no layers.
+        // Closing metrics need no layers.
         writer.curves.layers = LayerCurves::default();
         writer.curves.go_back(from.step);
         writer.write_record().map_err(|e| failed(&writer.path, e))?;
@@ -208,14 +208,14 @@ impl RunWriter {
             }
         }
         if self.record.state == RunEnd::Running {
-            // The process that trained it has released it: the user ended it.
+            // The process that trained it has released it, because the user ended it.
             self.record.state = RunEnd::Stopped;
         }
         self.record.span.ended_ms = Some(now_ms());
         let closed = self.write_all().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
         let failure = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
         if failure.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
-            // A run that never made a step is nothing to keep; one whose last words could not be written is.
+            // A run that never made a step is not kept; one whose last data could not be written is.
             if let Some(folder) = self.path.parent() {
                 let _ = std::fs::remove_dir_all(folder);
             }
@@ -260,13 +260,14 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Puts the next checkpoint into place, with everything before it on the disk.
+    /// Renames the next checkpoint to its final name, after everything before it is on the disk.
     fn take_checkpoint(&mut self, taken: &AtomicU64) -> io::Result<()> {
         self.write_all()?;
         self.curve.sync_data()?;
         self.write_record()?;
         let next = next_checkpoint(&self.checkpoint);
-        // One that was written since then waits for its own message; without a step there is nothing to be ahead of.
+        // A checkpoint that was written since then waits for its own message; without a step it cannot be ahead of
+        // anything.
         let is_reached = |step: &u64| self.curves.is_empty() || *step <= self.curves.last_step();
         if let Some(step) = checkpoint_step(&next).ok().filter(is_reached) {
             std::fs::rename(&next, &self.checkpoint)?;
@@ -300,7 +301,7 @@ impl RunWriter {
     fn write_curve(&mut self) -> io::Result<()> {
         self.written = Instant::now();
         self.pack();
-        // Rows come behind their steps: steps that are made again take away the rows that they were in.
+        // Rows come after their steps, because repeated steps remove the rows that contained them.
         let rows = self.moved.take_until(self.curves.last_step());
         if !(rows.is_empty() || self.is_named) {
             self.layers.put_names(&mut self.pending);
@@ -314,7 +315,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Writes what waits to grow, too.
+    /// Also writes rows that are still being merged.
     fn write_all(&mut self) -> io::Result<()> {
         self.moved.close();
         self.write_curve()

@@ -1,4 +1,4 @@
-//! The runs on disk: a folder each, which is there whole or says how far it came.
+//! The runs on disk: a folder for each, which is complete or records how far the run got.
 //!
 //! | file | what it holds | written by |
 //! |---|---|---|
@@ -9,10 +9,10 @@
 //! | `checkpoint.safetensors` | the last checkpoint, with the weights | the run |
 //! | `lock` | nothing; the recorder holds its lock, so a run that is `running` without it was cut off | |
 //!
-//! A checkpoint is `checkpoint.next` until the curve reaches it. Runs of the first versions have `weights.safetensors`
-//! alone.
+//! A checkpoint is named `checkpoint.next` until the curve reaches it. Runs of the first versions have only
+//! `weights.safetensors`.
 //!
-//! Deleted runs are moved to the folder `trash` and can be brought back until it is emptied.
+//! Deleted runs are moved to the folder `trash` and can be restored until it is emptied.
 
 use super::chunks::HEAD;
 use super::curve::{MAGIC, first_chunk_ends};
@@ -31,7 +31,7 @@ fn failed(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> RunsErro
     move |cause| RunsError::File { path, what, cause }
 }
 
-/// Opens a regular file: what is none may have no end, or wait for a writer.
+/// Opens a regular file; something else may have no end, or block until there is a writer.
 fn open(path: &Path) -> io::Result<fs::File> {
     if fs::metadata(path)?.is_file() {
         return fs::File::open(path);
@@ -50,7 +50,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 }
 
 fn not_curves(path: PathBuf) -> RunsError {
-    RunsError::Damaged { path, why: "its first bytes are no curve's".into() }
+    RunsError::Damaged { path, why: "its first bytes are not those of a file of curves".into() }
 }
 
 /// The folder of all runs.
@@ -60,21 +60,21 @@ pub struct RunStore {
 }
 
 const TRASH: &str = "trash";
-/// The first bytes of a curve file, with the head of the first chunk.
+/// The size of the start of a curve file, with the header of the first chunk.
 const HEAD_BYTES: u64 = (MAGIC.len() + HEAD) as u64;
 
-/// The letters of a name that are sound in the name of a file anywhere.
+/// The characters of a name that are allowed in file names on all systems.
 fn plain(name: &str) -> String {
     let kept: String = name.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
     kept.trim_matches('-').chars().take(40).collect()
 }
 
-/// A name out of a file, without control characters, which would tear a list apart.
+/// A name from a file, without control characters, which would break a list.
 fn one_line(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// The error of a name that no run has, with the one of a similar name.
+/// The error of a name that no run has, with a similar name.
 fn unknown(given: &str, all: &[RunEntry]) -> RunsError {
     let given_names = all.iter().filter(|e| e.title != e.record.preset_name).map(|e| e.title.as_str());
     match nearest(given, given_names.chain(all.iter().map(|e| e.id.as_str())).chain(["last"])) {
@@ -84,7 +84,7 @@ fn unknown(given: &str, all: &[RunEntry]) -> RunsError {
 }
 
 impl RunStore {
-    /// The runs in this folder, which need not be there yet.
+    /// The runs in this folder, which need not exist yet.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
@@ -93,7 +93,7 @@ impl RunStore {
     /// The runs of this user: in the folder that `STEPGRAPH_RUNS` names, or in the user's data folder.
     ///
     /// # Errors
-    /// Where neither is to be had.
+    /// If there is neither.
     pub fn of_user() -> Result<Self, RunsError> {
         if let Some(folder) = std::env::var_os("STEPGRAPH_RUNS").filter(|f| !f.is_empty()) {
             return Ok(Self::at(folder));
@@ -107,15 +107,15 @@ impl RunStore {
         &self.folder
     }
 
-    /// Looks whether runs can be kept here, where nothing is changed by that.
+    /// Checks whether runs can be kept here, without changing anything.
     ///
     /// # Errors
-    /// Where the folder cannot be made, or nothing can be written in it.
+    /// If the folder cannot be made, or nothing can be written in it.
     pub fn check_place(&self) -> Result<(), RunsError> {
         let there = self.folder.ancestors().find(|f| f.exists()).filter(|f| !f.as_os_str().is_empty());
         let there = there.unwrap_or_else(|| Path::new("."));
         tempfile::tempfile_in(there).map(drop).map_err(|e| {
-            let cause = format!("nothing can be written in {}", there.display());
+            let cause = format!("no file can be written in {}", there.display());
             failed(&self.folder, "a folder of runs")(io::Error::new(e.kind(), cause))
         })
     }
@@ -139,17 +139,17 @@ impl RunStore {
         if checkpoint.is_file() { checkpoint } else { self.path(id).join("weights.safetensors") }
     }
 
-    /// Makes the folder of a new run and gives its id.
+    /// Makes the folder of a new run and returns its id.
     ///
     /// # Errors
-    /// Where nothing can be written there.
+    /// If nothing can be written there.
     pub fn create(&self, record: &RunRecord) -> Result<String, RunsError> {
         fs::create_dir_all(&self.folder).map_err(failed(&self.folder, "made"))?;
         let [y, mo, d, h, mi, s] = calendar(record.span.started_ms);
         let stem = format!("{y:04}{mo:02}{d:02}-{h:02}{mi:02}{s:02}-{}", plain(&record.preset_name));
         for number in 1.. {
             let id = if number == 1 { stem.clone() } else { format!("{stem}-{number}") };
-            // An id in the trash stays its run's own.
+            // A run in the trash keeps its id.
             if self.folder.join(TRASH).join(&id).exists() {
                 continue;
             }
@@ -162,11 +162,11 @@ impl RunStore {
         Err(RunsError::NoFolder)
     }
 
-    /// Every run, the newest first, each under a name of its own where its network distinguishes it. Folders that are
-    /// no runs are passed over.
+    /// Every run, the newest first, each under a distinct name if its network distinguishes it. Folders that are not
+    /// runs are skipped.
     ///
     /// # Errors
-    /// Where the folder is there and cannot be read.
+    /// If the folder exists and cannot be read.
     pub fn list(&self) -> Result<Vec<RunEntry>, RunsError> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -180,11 +180,11 @@ impl RunStore {
         Ok(out)
     }
 
-    /// One run. A run whose program is gone is `interrupted`, one with files that cannot be read is `damaged`, and the
-    /// figures of both come from what is sound.
+    /// One run. A run whose program has ended is `interrupted`, one with files that cannot be read is `damaged`, and
+    /// the metrics of both come from the valid parts.
     ///
     /// # Errors
-    /// Where there is none.
+    /// If it does not exist.
     pub fn entry(&self, id: &str) -> Result<RunEntry, RunsError> {
         let mut record = match self.record(id) {
             Ok(record) => record,
@@ -192,7 +192,7 @@ impl RunStore {
         };
         record.preset_name = one_line(&record.preset_name);
         let broken = self.check_curves(id, &record);
-        // Where the first part of its curves is sound, it can still continue.
+        // If the first part of its curves is valid, it can still continue.
         let continues = record.state != RunEnd::Damaged
             && (broken.is_ok() || self.curves(id).is_ok_and(|curves| !curves.is_empty()));
         if record.state == RunEnd::Running && broken.is_ok() && !self.is_busy(id) {
@@ -202,7 +202,7 @@ impl RunStore {
                 record.curve_bytes = fs::metadata(self.path(id).join("curve.bin")).map_or(0, |m| m.len());
                 record.span.ended_ms.get_or_insert(record.span.started_ms + curves.total_ms() as u64);
             }
-            // Reading all of it once is enough; where the folder cannot be written, it is read again next time.
+            // It is enough to read all of it once; if the folder cannot be written, it is read again next time.
             if let Ok(text) = serde_json::to_string_pretty(&record) {
                 let _ = write_atomic(&self.path(id).join("run.json"), text.as_bytes());
             }
@@ -235,8 +235,8 @@ impl RunStore {
         })
     }
 
-    /// The run as it is once its weights and curves were read whole, which takes the time of reading them: they may
-    /// have lost a bit inside.
+    /// The run after its weights and curves were read completely, which takes as long as reading them: they may contain
+    /// a wrong bit.
     #[must_use]
     pub fn read_whole(&self, mut entry: RunEntry) -> RunEntry {
         let is_sound = !matches!(entry.record.state, RunEnd::Running | RunEnd::Damaged);
@@ -259,27 +259,27 @@ impl RunStore {
         entry
     }
 
-    /// What a run's record says.
+    /// The record of a run.
     ///
     /// # Errors
-    /// Where there is none, or it is damaged.
+    /// If there is none, or it is damaged.
     pub fn record(&self, id: &str) -> Result<RunRecord, RunsError> {
         let path = self.path(id).join("run.json");
-        // Anything else than a name leads out of the folder of runs, and a file is no run.
+        // Any other path would be outside the folder of runs, and a file is not a run.
         if Path::new(id).file_name() != Some(id.as_ref()) || !self.path(id).is_dir() {
             return Err(RunsError::Unknown(id.to_owned()));
         }
         let text = read_text(&path).map_err(|e| match e.kind() {
             io::ErrorKind::NotFound if !self.path(id).join("curve.bin").is_file() => RunsError::Unknown(id.to_owned()),
-            io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it is not there".into() },
+            io::ErrorKind::NotFound => RunsError::Damaged { path: path.clone(), why: "it does not exist".into() },
             _ => RunsError::Damaged { path: path.clone(), why: e.to_string() },
         })?;
         serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })
     }
 
-    /// A record in place of a damaged one, from its sound fields, the run's id and its curves.
+    /// A replacement for a damaged record, from its valid fields, the run's id and its curves.
     fn damaged_record(&self, id: &str, error: &RunsError) -> Result<RunRecord, RunsError> {
-        // A recorder that has just made the folder writes the record in a moment.
+        // A recorder that has just made the folder will write the record very soon.
         if matches!(error, RunsError::Unknown(_)) || self.is_busy(id) {
             return Err(RunsError::Unknown(id.to_owned()));
         }
@@ -302,7 +302,7 @@ impl RunStore {
         Ok(record)
     }
 
-    /// Looks at the first bytes of a run's curve file, and at its length where the record was written after it.
+    /// Checks the first bytes of a run's curve file, and its length if the record was written after it.
     fn check_curves(&self, id: &str, record: &RunRecord) -> Result<(), RunsError> {
         let path = self.path(id).join("curve.bin");
         let mut head = Vec::new();
@@ -311,7 +311,8 @@ impl RunStore {
             f.take(HEAD_BYTES).read_to_end(&mut head).map(|_| bytes)
         });
         let (steps, is_curve) = (record.steps, head.starts_with(MAGIC));
-        // Where only the magic is left, no step is; and a first chunk that ends behind the file is none.
+        // If only the magic number is left, there are no steps; and if the first chunk ends after the end of the file,
+        // it is not valid.
         let first = first_chunk_ends(&head).unwrap_or(MAGIC.len() as u64 + 1);
         let expected = if steps > 0 { record.curve_bytes.max(first) } else { 0 };
         match looked {
@@ -320,7 +321,7 @@ impl RunStore {
                 path,
                 why: format!("its curves are missing, and it made {steps} {}", plural(steps, "step")),
             }),
-            // A run that was cut off has what was written in time.
+            // A run that was interrupted has what was written in time.
             Ok(bytes) if is_curve && (bytes >= expected || record.state == RunEnd::Running) => Ok(()),
             Ok(_) if is_curve && !self.is_busy(id) => {
                 let at = self.curves(id).map_or(0, |c| c.last_step());
@@ -331,18 +332,18 @@ impl RunStore {
                 };
                 Err(RunsError::Damaged { path, why })
             }
-            // A recorder that has just made the file writes to it in a moment.
+            // A recorder that has just made the file will write to it very soon.
             _ if self.is_busy(id) => Ok(()),
             Err(e) => Err(failed(&path, "read")(e)),
             Ok(_) => Err(not_curves(path)),
         }
     }
 
-    /// The one run that the user means: by its id, the first letters of it, its name, or `last` for the newest whose
+    /// The single run that the user means: by its id, the first letters of it, its name, or `last` for the newest whose
     /// record can be read.
     ///
     /// # Errors
-    /// Where it is none or several.
+    /// If there is none, or several.
     pub fn find(&self, given: &str) -> Result<RunEntry, RunsError> {
         let all = self.list()?;
         if given == "last" {
@@ -374,15 +375,15 @@ impl RunStore {
         lock.is_ok_and(|f| matches!(f.try_lock(), Err(fs::TryLockError::WouldBlock)))
     }
 
-    /// The curves of a run; empty where it never made a step.
+    /// The curves of a run; empty if it never made a step.
     ///
     /// # Errors
-    /// Where the file cannot be read, or is no curve file.
+    /// If the file cannot be read, or is not a curve file.
     pub fn curves(&self, id: &str) -> Result<Curves, RunsError> {
         self.sound_curves(id).map(|(curves, _)| curves)
     }
 
-    /// The curves of a run, and how many bytes of their file are sound.
+    /// The curves of a run, and the number of valid bytes of their file.
     ///
     /// # Errors
     /// As [`Self::curves`].
@@ -399,17 +400,17 @@ impl RunStore {
     /// The plan that a run was compiled to.
     ///
     /// # Errors
-    /// Where the file is not there or damaged.
+    /// If the file does not exist or is damaged.
     pub fn plan(&self, id: &str) -> Result<PlanDigest, RunsError> {
         let path = self.path(id).join("plan.json");
         let text = read_text(&path).map_err(failed(&path, "read"))?;
         serde_json::from_str(&text).map_err(|e| RunsError::Damaged { path, why: e.to_string() })
     }
 
-    /// Sets what the user says of a run.
+    /// Stores what the user added to a run.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn set_label(&self, id: &str, label: &Label) -> Result<(), RunsError> {
         if let Some(name) = label.name.as_ref().filter(|n| n.chars().any(char::is_control)) {
             return Err(RunsError::Name(name.clone()));
@@ -427,7 +428,7 @@ impl RunStore {
     /// Moves a run to the trash.
     ///
     /// # Errors
-    /// Where it is being written, or cannot be moved.
+    /// If it is being written, or cannot be moved.
     pub fn delete(&self, id: &str) -> Result<(), RunsError> {
         if self.is_busy(id) {
             let is_over = self.record(id).is_ok_and(|r| r.state != RunEnd::Running);
@@ -445,10 +446,10 @@ impl RunStore {
         Self::at(self.folder.join(TRASH))
     }
 
-    /// Brings a run back from the trash.
+    /// Restores a run from the trash.
     ///
     /// # Errors
-    /// Where it is not there, or another run has its id now.
+    /// If it does not exist, or another run has its id now.
     pub fn restore(&self, id: &str) -> Result<(), RunsError> {
         let from = self.trash().path(id);
         if Path::new(id).file_name() != Some(id.as_ref()) || !from.is_dir() {
@@ -457,10 +458,10 @@ impl RunStore {
         fs::rename(&from, self.path(id)).map_err(failed(&from, "brought back"))
     }
 
-    /// Removes one run in the trash for good.
+    /// Deletes one run in the trash permanently.
     ///
     /// # Errors
-    /// Where it is not there, or cannot be removed.
+    /// If it does not exist, or cannot be removed.
     pub fn remove_from_trash(&self, id: &str) -> Result<(), RunsError> {
         let path = self.trash().path(id);
         if Path::new(id).file_name() != Some(id.as_ref()) || !path.is_dir() {
@@ -469,10 +470,10 @@ impl RunStore {
         fs::remove_dir_all(&path).map_err(failed(&path, "removed"))
     }
 
-    /// Removes what is in the trash for good, and gives the number of runs removed.
+    /// Deletes all runs in the trash permanently, and returns the number of runs removed.
     ///
     /// # Errors
-    /// Where something cannot be removed.
+    /// If something cannot be removed.
     pub fn empty_trash(&self) -> Result<usize, RunsError> {
         let trash = self.folder.join(TRASH);
         let count = fs::read_dir(&trash).map_or(0, Iterator::count);

@@ -45,7 +45,7 @@ fn train(recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>) {
     recorder.set_running(false);
 }
 
-/// A run that is being written in a store of its own, which is there as long as its folder.
+/// A run that is being written in a new store, which exists as long as its folder.
 fn begun() -> (tempfile::TempDir, RunStore, Recorder, String) {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
@@ -55,7 +55,7 @@ fn begun() -> (tempfile::TempDir, RunStore, Recorder, String) {
 }
 
 #[test]
-fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
+fn a_run_is_kept_listed_renamed_deleted_and_restored() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path().join("runs"));
     assert_eq!(store.list().unwrap(), []);
@@ -65,7 +65,7 @@ fn a_run_is_kept_listed_renamed_deleted_and_brought_back() {
     let found = Evaluation { samples: 8, loss: 0.5, accuracy: Some(0.75), exact: None, confusion: Vec::new() };
     recorder.evaluated(100, &found);
     assert!(matches!(store.delete(&id), Err(RunsError::Busy(_))));
-    // A window holds its run when it is over, too.
+    // A window also holds its run after the end.
     recorder.set_state(RunEnd::Stopped, None);
     while store.record(&id).unwrap().state != RunEnd::Stopped {
         recorder.push_out();
@@ -104,7 +104,7 @@ fn how_far_layers_moved_is_kept_and_continues_from_a_checkpoint() {
         let target = crate::select::Target::cpu(crate::select::Isa::Avx2, 1);
         std::sync::Arc::new(crate::compile::compile(&model, &crate::compile::Options::train(target)).unwrap())
     };
-    // As a run reports it: first how far parameters moved, then the steps.
+    // In the order in which a run reports it: first how far parameters moved, then the steps.
     let make = |recorder: &mut Recorder, steps: std::ops::RangeInclusive<u64>, size: f32| {
         for first in steps.clone().step_by(10) {
             let mut moved = crate::train::Stretches::default();
@@ -142,13 +142,13 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
     train(&mut recorder, 1..=50);
     let path = store.path(&id);
     let started = Instant::now();
-    // The thread gets no request to write: it does so by itself, within a second.
+    // The thread is not asked to write: it does so on its own within a second.
     while store.curves(&id).unwrap().len() < 50 {
         assert!(started.elapsed() < Duration::from_secs(20), "the curve is written in time");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(store.entry(&id).unwrap().record.state, RunEnd::Running);
-    // What a killed program leaves: the files as they are now, half a chunk more, and no lock held.
+    // The state that a killed program leaves: the files as they are now, half a chunk more, and no lock held.
     let copy = store.path("20200101-000000-copy");
     std::fs::create_dir(&copy).unwrap();
     for name in ["run.json", "plan.json", "curve.bin", "lock"] {
@@ -165,7 +165,7 @@ fn a_run_whose_program_was_killed_is_interrupted_and_keeps_its_curve() {
 }
 
 #[test]
-fn a_run_without_a_step_leaves_nothing() {
+fn a_run_without_steps_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     begin(&store).finish().unwrap();
@@ -173,7 +173,7 @@ fn a_run_without_a_step_leaves_nothing() {
 }
 
 #[test]
-fn two_runs_of_one_second_are_two_runs() {
+fn two_runs_started_in_one_second_have_different_ids() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let (mut a, mut b) = (begin(&store), begin(&store));
@@ -188,7 +188,7 @@ fn two_runs_of_one_second_are_two_runs() {
 }
 
 #[test]
-fn a_million_steps_are_taken_without_waiting() {
+fn a_million_steps_are_recorded_without_waiting() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let mut recorder = begin(&store);
@@ -202,17 +202,17 @@ fn a_million_steps_are_taken_without_waiting() {
     let id = recorder.id().unwrap().to_owned();
     recorder.finish().unwrap();
     assert_eq!(store.curves(&id).unwrap().len(), 1_000_000);
-    // Far above what handing over takes, far below what a wait for the disk would.
+    // Far above the time for passing messages on, far below the time for waiting for the disk.
     assert!(slowest < Duration::from_millis(500), "{slowest:?}");
 }
 
 #[test]
-fn days_are_those_of_the_calendar() {
+fn dates_follow_the_calendar() {
     assert_eq!(calendar(0), [1970, 1, 1, 0, 0, 0]);
     assert_eq!(calendar(951_782_400_000), [2000, 2, 29, 0, 0, 0]);
     assert_eq!(calendar(1_735_689_599_000), [2024, 12, 31, 23, 59, 59]);
     assert_eq!(calendar(4_107_542_400_000), [2100, 3, 1, 0, 0, 0]);
-    // An id begins with the time at which its run was started.
+    // An id starts with the start time of its run.
     for ms in [0, 951_782_400_000, 1_735_689_599_000, 4_107_542_400_000] {
         let [y, mo, d, h, mi, s] = calendar(ms);
         assert_eq!(started_of(&format!("{y:04}{mo:02}{d:02}-{h:02}{mi:02}{s:02}-xor")), Some(ms));
@@ -231,7 +231,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
     std::fs::create_dir_all(store.path("notes")).unwrap();
     let (path, whole) =
         (store.path(&id).join("run.json"), std::fs::read_to_string(store.path(&id).join("run.json")).unwrap());
-    // The first letters of it alone, a field of another type, and nothing at all.
+    // Only its first letters, a field of another type, and an empty file.
     for (text, preset) in [(&whole[..40], false), (&whole.replace("\"seed\": 3", "\"seed\": \"x\""), true), ("", false)]
     {
         std::fs::write(&path, text).unwrap();
@@ -242,7 +242,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
         assert!(list[0].record.span.started_ms > 0 && store.curves(&id).unwrap().len() == 20);
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(store.find(&id).unwrap().record.error.unwrap().contains("not there"));
+    assert!(store.find(&id).unwrap().record.error.unwrap().contains("does not exist"));
     std::fs::write(&path, &whole).unwrap();
     let curve = store.path(&id).join("curve.bin");
     std::fs::write(&curve, "a letter").unwrap();
@@ -257,7 +257,7 @@ fn a_damaged_run_is_listed_with_what_is_wrong_and_what_can_be_read() {
 }
 
 #[test]
-fn runs_of_edited_presets_have_names_of_their_own() {
+fn runs_of_edited_presets_have_distinct_names() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let keep = |change: &dyn Fn(&mut crate::model::Preset)| {
@@ -278,7 +278,7 @@ fn runs_of_edited_presets_have_names_of_their_own() {
     let edited = keep(&|p| p.input.batch = 32);
     assert_eq!((name(&edited), name(&plain)), ("digits-mlp (input.batch 32)".into(), "digits-mlp".into()));
     assert_eq!(store.find("digits-mlp (input.batch 32)").unwrap().id, edited);
-    // Of a network that is not bundled the oldest run has the plain name.
+    // For a network that is not bundled, the oldest run has the plain name.
     let own = keep(&|p| p.name = "mine".into());
     let other = keep(&|p| (p.name, p.input.batch) = ("mine".into(), 16));
     assert_eq!((name(&own), name(&other)), ("mine".into(), "mine (input.batch 16)".into()));
@@ -287,7 +287,7 @@ fn runs_of_edited_presets_have_names_of_their_own() {
 }
 
 #[test]
-fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
+fn a_checkpoint_gets_its_final_name_when_the_curve_reaches_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = RunStore::at(folder.path());
     let preset = record().read_preset().unwrap();
@@ -315,7 +315,7 @@ fn a_checkpoint_takes_its_place_when_the_curve_reaches_it() {
         recorder.push_out();
         std::thread::yield_now();
     }
-    // As a program that is killed now leaves it: nothing is behind the checkpoint.
+    // As a killed program leaves it now: nothing follows the checkpoint.
     assert_eq!((step_of(), store.curves(&id).unwrap().last_step(), store.record(&id).unwrap().steps), (Some(5), 5, 5));
     recorder.finish().unwrap();
 }
@@ -348,15 +348,15 @@ fn a_run_continues_only_from_its_own_checkpoint() {
     assert_eq!(missing_checkpoint(&folder.path().join("none.ckpt")), None);
     let (point, curves) = store.resume_point(&id).unwrap();
     assert_eq!((point.step, curves.last_step()), (5, 5));
-    // Another run's checkpoint in its place would have the curve cut.
+    // For another run's checkpoint in its place, the curve would be cut.
     trained(4, 4).0.save_checkpoint(&store.checkpoint(&id), &preset).unwrap();
     let message = store.resume_point(&id).unwrap_err().to_string();
-    assert!(message.contains("is no checkpoint of this run: its loss at step 4 is "), "{message}");
+    assert!(message.contains("is not a checkpoint of this run: its loss at step 4 is "), "{message}");
     assert_eq!(store.curves(&id).unwrap().last_step(), 5);
 }
 
 #[test]
-fn a_run_whose_samples_were_trained_on_before_has_no_held_out_figure() {
+fn a_run_whose_samples_were_trained_on_before_has_no_held_out_metric() {
     let mut curves = Curves::default();
     curves.append(&[report(1)], 0.0, 1.0);
     curves.evaluations.push(EvaluationPoint { step: 1, ms: 1.0, loss: 0.5, accuracy: 0.75 });

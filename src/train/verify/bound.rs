@@ -4,6 +4,8 @@ use crate::exec::cpu::kernels::reference::bounded::Bounded;
 
 /// Below this a difference is that of numbers too small for `f32`.
 const TINY: f64 = 1e-40;
+/// Decimals that tell any two numbers in `f64` apart.
+const DIGITS: usize = 17;
 
 /// An exact value with the bound for a kernel's error.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,12 +33,26 @@ pub(super) fn ratio(error: f64, bound: f64) -> f64 {
 
 /// An error with its bound, as every line of a check has them.
 pub(super) fn error_text(error: f64, bound: f64) -> String {
-    format!("error {error:.1e}, bound {bound:.1e}, ratio {}", ratio_text(ratio(error, bound)))
+    let [error_shown, bound_shown] = apart(error, bound, 1);
+    format!("error {error_shown}, bound {bound_shown}, ratio {}", ratio_text(ratio(error, bound), 2))
 }
 
-/// A ratio with two decimals, or with two digits where it is small or large.
-fn ratio_text(ratio: f64) -> String {
-    if ratio == 0.0 || (0.01..100.0).contains(&ratio) { format!("{ratio:.2}") } else { format!("{ratio:.1e}") }
+/// A ratio with so many decimals, or with two digits if it is small or large. If it is rounded to 1, it has as many
+/// decimals as show on which side of 1 it is.
+#[must_use]
+pub fn ratio_text(ratio: f64, decimals: usize) -> String {
+    if ratio != 0.0 && !(0.01..100.0).contains(&ratio) {
+        return format!("{ratio:.1e}");
+    }
+    let same_side = |text: &String| text.parse().is_ok_and(|shown: f64| shown.total_cmp(&1.0) == ratio.total_cmp(&1.0));
+    let shown = (decimals..=DIGITS).map(|decimals| format!("{ratio:.decimals$}")).find(same_side);
+    shown.unwrap_or_else(|| ratio.to_string())
+}
+
+/// Two numbers in scientific form with at least so many decimals, and with as many as show that they differ.
+pub(super) fn apart(a: f64, b: f64, decimals: usize) -> [String; 2] {
+    let at = |decimals: usize| [a, b].map(|value| format!("{value:.decimals$e}"));
+    (decimals..=DIGITS).map(at).find(|[a, b]| a != b).unwrap_or_else(|| at(decimals))
 }
 
 /// The element whose error takes the largest part of its bound.
@@ -58,8 +74,9 @@ impl Worst {
         let ratio = ratio(error, bound.error);
         if ratio > self.ratio {
             self.ratio = ratio;
-            let values = format!("{found:.6e} instead of {:.6e}", bound.value);
-            self.text = format!("{}[{index}]: {} ({values})", name(), error_text(error, bound.error));
+            let [found, exact] = apart(found, bound.value, 6);
+            let error = error_text(error, bound.error);
+            self.text = format!("{}[{index}]: {error} ({found} instead of {exact})", name());
         }
         ratio <= 1.0
     }
@@ -76,5 +93,33 @@ impl Worst {
             return "no difference (error 0, ratio 0.00)".into();
         }
         format!("largest error at {}", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_shown_on_its_own_side_of_1() {
+        let shown = [0.997, 1.003, 1.0, 0.5, 0.0, 1.234, 0.99996, 1.0 - f64::EPSILON / 2.0].map(|r| ratio_text(r, 2));
+        assert_eq!(shown, ["0.997", "1.003", "1.00", "0.50", "0.00", "1.23", "0.99996", "0.9999999999999999"]);
+        let large = [1.0 + f64::EPSILON, 99.999, 250.0, f64::INFINITY].map(|r| ratio_text(r, 2));
+        assert_eq!(large, ["1.0000000000000002", "100.00", "2.5e2", "inf"]);
+        assert_eq!([0.9999, 2.0, 0.001].map(|r| ratio_text(r, 3)), ["0.9999", "2.000", "1.0e-3"]);
+    }
+
+    #[test]
+    fn numbers_that_differ_are_shown_as_different() {
+        assert_eq!(apart(1.0, 1.000_000_01, 6), ["1.00000000e0", "1.00000001e0"]);
+        assert_eq!(apart(1.0, 1.0, 6), ["1.000000e0", "1.000000e0"]);
+        assert_eq!(apart(1.0, 2.0, 1), ["1.0e0", "2.0e0"]);
+        assert_eq!(error_text(1.003, 1.0), "error 1.003e0, bound 1.000e0, ratio 1.003");
+        let next = f64::from_bits(0.1f64.to_bits() + 1);
+        let [a, b] = apart(0.1, next, 6);
+        assert_eq!([a.parse(), b.parse()], [Ok(0.1), Ok(next)]);
+        let mut worst = Worst::default();
+        assert!(!worst.meets(|| "w".into(), 0, 2.0 + 1e-12, Bound { value: 2.0, error: 1e-13 }));
+        assert!(worst.text.contains("(2.000000000001e0 instead of 2.000000000000e0)"), "{}", worst.text);
     }
 }

@@ -8,13 +8,13 @@ use crate::exec::cpu::{BoundedStep, Storage};
 use crate::exec::{MemoryOf, Step};
 use crate::lower::Op;
 use crate::model::Model;
-use crate::tensor::DType;
+use crate::tensor::{DType, counted};
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
 
 /// Every kernel of a CPU's step against the plain loops in f64, from the memory that the step itself gives it.
 pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "each kernel against its reference (f64)";
+    const NAME: &str = super::names::EACH_KERNEL;
     let small = model.with_batch(model.batch.min(4 * BATCH));
     let (mut step, mut pool) = prepared(&small, &options.compiling(), options.seed)?;
     super::training::leave_start(&mut step, &mut pool)?;
@@ -40,9 +40,10 @@ pub(super) fn each_kernel(model: &Model, options: &VerifyOptions) -> Result<Chec
         failures.extend(wrong.map(|text| (format!("op {index} {text}"), Some(Culprit::Op(index)))));
     }
     let passed = failures.is_empty();
-    let mut figures = format!("{} kernels, {}, {undecided} maxima left to rounding", ops.len(), worst.figures());
+    let kernels = counted(ops.len() as u64, "kernel");
+    let mut figures = format!("{kernels}, {}; maxima whose place rounding decides: {undecided}", worst.figures());
     if beyond > 0 {
-        figures += &format!("; {beyond} kernels not judged, whose arguments have no squares in f32");
+        figures += &format!("; kernels not checked, because their arguments have no squares in f32: {beyond}");
     }
     failures.truncate(12);
     Ok(Check::new(NAME, passed, figures).ratio(worst.ratio).detail(failures))

@@ -4,6 +4,7 @@
 use super::bound::Bound;
 use super::exact::Exact;
 use super::gradient_step::{EMULATED, trained, update_at};
+use super::spread::norm;
 use crate::compile::Options;
 use crate::exec::cpu::{CoarseStep, host_target};
 use crate::model::Model;
@@ -46,10 +47,6 @@ fn coarse(value: f64, real: Real) -> f64 {
         Real::Bf16 => 16,
     };
     f64::from(f32::from_bits(bits.wrapping_add(1 << (drop - 1)) & !((1 << drop) - 1)))
-}
-
-fn length(values: impl Iterator<Item = f64>) -> f64 {
-    values.map(|v| v * v).sum::<f64>().sqrt()
 }
 
 /// Gradients in f64 where the parameters alone are rounded: how far a network's gradients move for that, and how many
@@ -124,23 +121,23 @@ pub(super) struct ByLength<'a> {
 
 impl<'a> ByLength<'a> {
     pub(super) fn new(exact: &'a Exact, model: &'a Model, real: Real, start: (u64, f64)) -> Self {
-        let lengths = exact.grads.iter().map(|g| length(g.iter().map(|b| b.value)));
+        let lengths = exact.grads.iter().map(|g| norm(g.iter().map(|b| b.value)));
         let longest = lengths.fold(0.0, f64::max);
         Self { exact, model, longest, real, start, moved: Vec::new(), emulated: Vec::new() }
     }
 
-    /// Whether elements of a tensor cannot be judged by their bounds. In `f32` that is where one has none; in coarser
-    /// types also where the bounds say less than the tensor's length.
+    /// Whether elements of a tensor cannot be judged by their bounds: one has none, or the bounds together exceed what
+    /// the norm allows.
     pub(super) fn is_needed(&self, index: usize) -> bool {
         is_needed(&self.exact.grads[index], self.longest, self.real)
     }
 
-    /// Computes what rounding does, where that is not known yet. Nothing is rounded to a coarse type in `f32`.
+    /// Computes what rounding does, unless that is known.
     fn prepare(&mut self) -> Result<(), TrainError> {
         if self.moved.is_empty() {
             self.moved = moved_gradients(self.model, self.real, self.start.0)?;
         }
-        if self.emulated.is_empty() && self.real != Real::F32 {
+        if self.emulated.is_empty() {
             self.emulated = emulated(self.model, self.real, self.start)?;
         }
         Ok(())
@@ -155,8 +152,8 @@ impl<'a> ByLength<'a> {
     pub(super) fn judge(&mut self, index: usize, found: &[f64]) -> Result<(f64, f64), TrainError> {
         self.prepare()?;
         let exact = &self.exact.grads[index];
-        let size = length(exact.iter().map(|b| b.value)).max(1e-2 * self.longest).max(f64::MIN_POSITIVE);
-        let apart = |from: &[f64]| length(exact.iter().zip(from).map(|(b, v)| b.value - v)) / size;
+        let size = own_or_longest(exact, self.longest).max(f64::MIN_POSITIVE);
+        let apart = |from: &[f64]| norm(exact.iter().zip(from).map(|(b, v)| b.value - v)) / size;
         let emulated = self.emulated.iter().filter(|e| e.is_finite()).map(|e| apart(&e.grads[index]));
         let rounding = extrapolated(emulated).max(ROUNDING * apart(&self.moved[index]));
         Ok((apart(found), tolerance(self.real).max(rounding)))
@@ -174,7 +171,14 @@ impl<'a> ByLength<'a> {
 fn is_needed(bounds: &[Bound], longest: f64, real: Real) -> bool {
     let errors = || bounds.iter().map(|b| b.error);
     let is_unlimited = errors().any(|error| !error.is_finite());
-    is_unlimited || (real != Real::F32 && length(errors()) > tolerance(real) * longest)
+    // In `f32` a tensor is judged by its norm beside its elements, so that this only adds to what is compared.
+    let size = if real == Real::F32 { own_or_longest(bounds, longest) } else { longest };
+    is_unlimited || norm(errors()) > tolerance(real) * size
+}
+
+/// The norm of a gradient, or a hundredth of the longest one's.
+fn own_or_longest(bounds: &[Bound], longest: f64) -> f64 {
+    norm(bounds.iter().map(|b| b.value)).max(1e-2 * longest)
 }
 
 #[cfg(test)]
@@ -183,12 +187,13 @@ mod tests {
     use crate::train::verify::exact::exact_gradients;
 
     #[test]
-    fn elements_in_f32_are_judged_by_their_bounds_wherever_they_have_one() {
-        // Bounds far above the network's longest gradient.
-        let bounds = |error: f64| [Bound { value: 1.0, error: 0.5 }, Bound { value: 0.1, error }];
-        let longest = length(bounds(0.0).iter().map(|b| b.value));
+    fn tensors_whose_bounds_exceed_what_the_norm_allows_are_judged_by_their_norm() {
+        let bounds = |error: f64| [Bound { value: 1.0, error: 1e-4 }, Bound { value: 0.1, error }];
+        let longest = norm(bounds(0.0).iter().map(|b| b.value));
         let is_needed = |error: f64, real: Real| is_needed(&bounds(error), longest, real);
-        assert!(!is_needed(100.0, Real::F32) && is_needed(100.0, Real::Bf16) && !is_needed(1e-3, Real::F32));
+        for (real, within, beyond) in [(Real::F32, 5e-4, 2e-3), (Real::F16, 5e-2, 0.1), (Real::Bf16, 0.2, 0.4)] {
+            assert!(!is_needed(within, real) && is_needed(beyond, real), "{real:?}");
+        }
         assert!([f64::INFINITY, f64::NAN].iter().all(|e| is_needed(*e, Real::F32) && is_needed(*e, Real::F16)));
     }
 
@@ -216,7 +221,7 @@ mod tests {
             let mut found: Vec<f64> = grad.iter().map(|b| b.value).collect();
             let (error, allowed) = by_length.judge(index, &found).unwrap();
             assert_eq!(error, 0.0);
-            let size = length(found.iter().copied()).max(1e-2 * by_length.longest);
+            let size = norm(found.iter().copied()).max(1e-2 * by_length.longest);
             found[0] += 10.0 * allowed * size;
             let (error, allowed) = by_length.judge(index, &found).unwrap();
             assert!((9.99..10.01).contains(&(error / allowed)), "{error} {allowed}");

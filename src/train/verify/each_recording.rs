@@ -1,9 +1,9 @@
 //! Checks of every recording of a run whose steps differ: of its paths, and of what its batches use.
 
-use super::Check;
 use super::options::{VerifyOptions, is_shortage, no_room, session_spec};
 use super::over_paths::{LONG, MOST, joined, over_each};
 use super::replay::{ReplayHarness, STEPS, compared, held, or_failed};
+use super::{Check, names};
 use crate::exec::{Executor, GraphKey, StepImage};
 use crate::ir::Share;
 use crate::model::{DataSpec, Model, Preset};
@@ -26,13 +26,13 @@ pub(super) struct OfEach {
 impl OfEach {
     /// Replays must leave the bits of eager execution.
     pub(super) const EAGER_AGAINST_REPLAY: Self = Self {
-        name: "eager against replay",
+        name: names::EAGER_AGAINST_REPLAY,
         whole: |harness| harness.eager_against_replay(),
         chosen: |harness, start| harness.chosen_against_replay(start),
     };
     /// The ledger must be silent.
     pub(super) const LEDGER: Self = Self {
-        name: "pointer ledger",
+        name: names::LEDGER,
         whole: |harness| harness.ledger(),
         chosen: |harness, start| harness.ledger_of_chosen(start),
     };
@@ -87,7 +87,7 @@ impl ReplayHarness<'_> {
         cases.truncate(MOST);
         let buffers = whole.compared.clone();
         let mut whole = Some(whole);
-        let mut check = over_each(&cases, are_all, "recordings", LONG, |(case, step)| {
+        let mut check = over_each(&cases, are_all, "recording", LONG, |(case, step)| {
             if self.cancel.load(Ordering::Relaxed) {
                 return Err(TrainError::Cancelled);
             }

@@ -2,7 +2,7 @@
 //! loops in f64 that carry a bound for the rounding of every value.
 
 use super::Check;
-use super::bound::{error_text, ratio};
+use super::bound::{apart, error_text, ratio};
 use super::by_length::{extrapolated, tolerance};
 use super::divergence::is_large;
 use super::gradient_step::EMULATED;
@@ -17,14 +17,14 @@ use crate::model::losses::{PointFn, is_right};
 use crate::model::{LossRule, LossSpec, Model, ParamId, Targets};
 use crate::ops::Dir;
 use crate::select::cuda::Real;
-use crate::tensor::DType;
+use crate::tensor::{DType, counted};
 use crate::train::data_feed::{rows_of, write_samples};
 use crate::train::prepared_step::prepared;
 use crate::train::{DataFeed, Evaluation, Session, TrainError};
 use half::{bf16, f16};
 use std::sync::Arc;
 
-pub(super) const NAME: &str = "an evaluation against plain loops (f64)";
+pub(super) const NAME: &str = super::names::EVALUATION;
 
 /// Steps before it, so that parameters and running statistics are not those of the beginning.
 const STEPS: u64 = 10;
@@ -170,11 +170,11 @@ impl ReplayHarness<'_> {
     /// What the session's evaluation finds after some steps, against both.
     pub(super) fn evaluation(&mut self) -> Result<Check, TrainError> {
         let DataFeed::Data { set, split, .. } = &self.session.feed else {
-            return Ok(Check::skipped(NAME, "the preset names no data"));
+            return Ok(Check::skipped(NAME, "the network has no data of its own"));
         };
         let (set, split) = (Arc::clone(set), Arc::clone(split));
         if split.held_out.is_empty() {
-            return Ok(Check::skipped(NAME, "the preset holds no samples out"));
+            return Ok(Check::skipped(NAME, "no samples are held out"));
         }
         let count = if self.one_step()?.as_millis() > 50 { FEW } else { STEPS };
         self.steps(Executor::Replay, count)?;
@@ -205,21 +205,22 @@ impl ReplayHarness<'_> {
         let is_near = off <= allowed || both_wild;
         let error = if both_wild { 0.0 } else { off };
         if !is_near {
-            wrong.push((format!("the loss is {:.6e} instead of {loss:.6e}, bound {allowed:.1e}", found_of.loss), None));
+            let [found, loss] = apart(found_of.loss, loss, 6);
+            wrong.push((format!("the loss is {found} instead of {loss}, bound {allowed:.1e}"), None));
         }
         let right = found_of.accuracy.map(|share| (share * answers).round() as usize);
         let undecided = if real == Real::F32 { exact.undecided } else { exact.undecided.max(some.len().div_ceil(20)) };
         if let Some(right) = right.filter(|right| right.abs_diff(exact.right) > undecided && !both_wild) {
             let expected = exact.right;
-            wrong
-                .push((format!("{right} samples are right instead of {expected}, {undecided} left to rounding"), None));
+            let text = format!("right answers: {right} instead of {expected}; left to rounding: {undecided}");
+            wrong.push((text, None));
         }
         let evaluator = self.session.evaluator.as_mut();
         let batch = evaluator.map_or(1, |evaluator| evaluator.step_mut().compiled().model.batch);
         let figures = format!(
-            "{} samples after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
+            "{} after {count} steps in batches of {}, the last of {}: op by op loss {:.6e}; \
              {} of them on plain loops{of}: {}",
-            found.samples,
+            counted(found.samples as u64, "sample"),
             batch,
             (split.held_out.len() - 1) % batch + 1,
             by_hand.loss,
@@ -234,15 +235,18 @@ impl ReplayHarness<'_> {
 fn difference(found: &Evaluation, expected: &Evaluation) -> Option<String> {
     let both_nan = found.loss.is_nan() && expected.loss.is_nan();
     if found.samples != expected.samples {
-        return Some(format!("{} samples were counted instead of {}", found.samples, expected.samples));
+        return Some(format!("{} counted instead of {}", counted(found.samples as u64, "sample"), expected.samples));
     }
     let off = (found.loss - expected.loss).abs();
     let is_near = off <= SUMMED * expected.loss.abs().max(1.0) || both_nan || found.loss == expected.loss;
     if !is_near {
-        return Some(format!("the loss is {:.9e}, op by op it is {:.9e}", found.loss, expected.loss));
+        let [found, expected] = apart(found.loss, expected.loss, 9);
+        return Some(format!("the loss is {found}, op by op it is {expected}"));
     }
     if found.accuracy != expected.accuracy {
-        return Some(format!("the accuracy is {:?}, op by op it is {:?}", found.accuracy, expected.accuracy));
+        let [found, expected] =
+            [found, expected].map(|e| e.accuracy.map_or_else(|| "missing".to_owned(), |accuracy| accuracy.to_string()));
+        return Some(format!("the accuracy is {found}, op by op it is {expected}"));
     }
     (found.confusion != expected.confusion)
         .then(|| "the confusion matrix is not that of the answers op by op".to_owned())

@@ -4,6 +4,7 @@ use super::bound::{Bound, Worst, error_text, ratio};
 use super::by_length::{ByLength, left_range};
 use super::exact::{DRAWS, Exact, exact_gradients};
 use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of};
+use super::spread::is_useful;
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
@@ -55,8 +56,10 @@ fn judged(
         worst.join(own);
     }
     let size = exact.loss.value.abs();
-    let is_bounded = if real == Real::F32 { exact.loss.error.is_finite() } else { exact.loss.error <= size };
-    let of_loss = if is_bounded { exact.loss.error } else { by_length.loss_allowed()? };
+    let is_bounded = if real == Real::F32 { is_useful(exact.loss.error, size) } else { exact.loss.error <= size };
+    // A bound in `f32` that is of no use remains an upper limit.
+    let limit = if real == Real::F32 { exact.loss.error } else { f64::INFINITY };
+    let of_loss = if is_bounded { exact.loss.error } else { by_length.loss_allowed()?.min(limit) };
     let mut own = Worst::default();
     if !own.meets(|| "loss".into(), 0, loss, Bound { error: of_loss, ..exact.loss }) {
         failures.push((own.text.clone(), None));
@@ -65,7 +68,7 @@ fn judged(
     let passed = failures.is_empty();
     let whole = match lengths {
         0 => String::new(),
-        n => format!("; {n} of {} tensors judged by their length", found.len()),
+        n => format!("; {n} of {} tensors compared by their norm", found.len()),
     };
     failures.truncate(8);
     Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
@@ -88,7 +91,7 @@ fn tensor(
         return Ok((own, false));
     }
     let (error, allowed) = by_length.judge(index, unscaled)?;
-    let text = format!("{name}: of its length {}", error_text(error, allowed));
+    let text = format!("{name}: norm of the difference, relative: {}", error_text(error, allowed));
     let whole = Worst { ratio: ratio(error, allowed), text };
     // In `f32`, elements that have a bound must keep to it beside others that have none.
     if by_length.real == Real::F32 && is_needed && exact.undecided == 0 {

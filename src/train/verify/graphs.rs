@@ -6,6 +6,7 @@ use super::{Check, Culprit};
 use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Fault, GraphRead, Step};
 use crate::ops::Dir;
+use crate::tensor::counted;
 use crate::train::TrainError;
 
 impl ReplayHarness<'_> {
@@ -23,7 +24,7 @@ impl ReplayHarness<'_> {
             figures += &format!("; evaluations were not read: {why}");
         }
         self.rewind()?;
-        Ok(Check::new("graph nodes", !reads.is_empty(), figures))
+        Ok(Check::new(super::names::GRAPH_NODES, !reads.is_empty(), figures))
     }
 
     /// Captures the graphs that are otherwise captured when they are first needed. Returns the reason if there is none
@@ -45,7 +46,7 @@ impl ReplayHarness<'_> {
     pub(super) fn graph_faults(&mut self) -> Result<Trials, TrainError> {
         self.capture_all()?;
         let mut trials = Trials::default();
-        let mut graphs = 0;
+        let mut graphs = 0u64;
         for step in self.graphs_steps() {
             for (graph, name) in step.graphs().iter().enumerate() {
                 argument_faults(step, graph, name, &mut trials)?;
@@ -60,13 +61,13 @@ impl ReplayHarness<'_> {
         let (train, pool) = (&mut self.session.train, &mut self.session.pool);
         replay_faults(train, pool, &mut trials)?;
         trials.about = format!(
-            "faults found, {nodes} of them in nodes and instances of {graphs} graphs, {} at a replay (arena, instance, \
-             live constants)",
+            "faults found, {nodes} of them in nodes and instances of {}, {} at a replay (arena, instance, live constants)",
+            counted(graphs, "graph"),
             trials.tried - nodes
         );
         if trials.unreadable > 0 {
             trials.about +=
-                &format!("; {} operations in graphs have no address that can be recognised", trials.unreadable);
+                &format!("; operations in graphs without an address that can be recognised: {}", trials.unreadable);
         }
         if let Some(why) = &trials.refused {
             trials.about += &format!("; the driver refused to change some: {why}");
@@ -77,25 +78,25 @@ impl ReplayHarness<'_> {
 
 /// What was read, in one line.
 fn figures(reads: &[GraphRead]) -> String {
-    let sum = |of: fn(&GraphRead) -> usize| reads.iter().map(of).sum::<usize>();
+    let sum = |of: fn(&GraphRead) -> usize| reads.iter().map(of).sum::<usize>() as u64;
     let names: Vec<&str> = reads.iter().map(|read| read.name.as_str()).collect();
     let mut out = format!(
-        "{} graphs as captured ({}): {} addresses in {} of {} nodes equal the plan's",
-        reads.len(),
+        "{} as captured ({}): {} in {} of {} equal the plan's",
+        counted(reads.len() as u64, "graph"),
         names.join(", "),
-        sum(|r| r.arguments),
+        counted(sum(|r| r.arguments), "address"),
         sum(|r| r.kernels),
-        sum(|r| r.nodes)
+        counted(sum(|r| r.nodes), "node")
     );
     if sum(|r| r.library_nodes) > 0 {
         out += &format!(
-            "; {} addresses in {} nodes of libraries are those of the capture",
-            sum(|r| r.library_arguments),
-            sum(|r| r.library_nodes)
+            "; {} in {} of libraries: as at the capture",
+            counted(sum(|r| r.library_arguments), "address"),
+            counted(sum(|r| r.library_nodes), "node")
         );
     }
     if sum(|r| r.unread) > 0 {
-        out += &format!("; {} nodes have no address that can be recognised", sum(|r| r.unread));
+        out += &format!("; nodes without an address that can be recognised: {}", sum(|r| r.unread));
     }
     out
 }
@@ -192,7 +193,7 @@ mod tests {
         };
         assert_eq!(
             figures(std::slice::from_ref(&own)),
-            "1 graphs as captured (one step): 50 addresses in 12 of 12 nodes equal the plan's"
+            "1 graph as captured (one step): 50 addresses in 12 of 12 nodes equal the plan's"
         );
         let mixed = GraphRead {
             name: "one evaluation".into(),
@@ -206,8 +207,7 @@ mod tests {
         let text = figures(&[own, mixed]);
         assert!(text.contains("2 graphs as captured (one step, one evaluation): 100 addresses in 17 of 21 nodes"));
         assert!(text.ends_with(
-            "7 addresses in 4 nodes of libraries are those of the capture; 1 nodes have no address that can be \
-             recognised"
+            "7 addresses in 4 nodes of libraries: as at the capture; nodes without an address that can be recognised: 1"
         ));
     }
 }

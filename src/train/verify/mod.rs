@@ -16,6 +16,8 @@ mod gradient;
 mod gradient_step;
 mod graphs;
 mod host_batches;
+mod loss_scale;
+mod names;
 mod options;
 mod over_paths;
 mod proof;
@@ -23,9 +25,12 @@ mod random;
 mod reference_kernels;
 mod replay;
 mod resumed;
-mod rules;
+mod spread;
 mod training;
+mod update_direction;
 
+pub use bound::ratio_text;
+pub use names::{CHECKS, GPU_CHECKS};
 pub use options::VerifyOptions;
 pub use proof::{Check, Compared, Culprit, Progress, Proof};
 pub use random::{Failure, RandomEvent, RandomReport, RandomRun, Tally, verify_random};
@@ -34,6 +39,7 @@ use super::{TrainError, needs};
 use crate::compile::compile;
 use crate::exec::Step;
 use crate::model::{Model, Preset, check};
+use crate::tensor::{Bytes, counted};
 use each_recording::OfEach;
 use options::session_spec;
 use over_paths::{other_lengths, over_paths, paths_checked, with_lengths};
@@ -145,22 +151,25 @@ fn verify_with(
     let lengths = other_lengths(preset, &model, options);
     for (proof, name, check, lengths) in of_paths(options, &lengths) {
         run(proof, name, &mut || {
-            let whole = over_paths(&model, |model| check(model, options))?;
-            with_lengths(whole, lengths, &model, |model| check(model, options))
+            let check = |model: &Model| {
+                if cancel.load(Ordering::Relaxed) { Err(TrainError::Cancelled) } else { check(model, options) }
+            };
+            with_lengths(over_paths(&model, check)?, lengths, &model, check)
         })?;
     }
     if proofs.iter().any(|p| !matches!(p, Plan | Gradients)) {
         let mut harness = ReplayHarness::new(preset, &model, options, cancel)?;
         spoil(harness.step_mut());
-        run(EagerAgainstReplay, "warm-up leaves no trace", &mut || harness.warm_up())?;
-        let [fault, endurance] = ["an injected fault is caught", "endurance and determinism"];
+        run(EagerAgainstReplay, names::WARM_UP, &mut || harness.warm_up())?;
+        let [fault, endurance] = [names::FAULT, names::ENDURANCE];
         let of = OfEach::EAGER_AGAINST_REPLAY;
         run(EagerAgainstReplay, of.name, &mut || harness.each_recording(&of, preset, options))?;
-        run(Determinism, "threads do not change results", &mut || harness.threads(&model, options))?;
+        run(Determinism, names::THREADS, &mut || harness.threads(&model, options))?;
         let of = OfEach::LEDGER;
         run(PointerLedger, of.name, &mut || harness.each_recording(&of, preset, options))?;
         if options.machine().as_cuda().is_some() {
-            run(PointerLedger, "graph nodes", &mut || harness.recorded("graph nodes", ReplayHarness::graph_nodes))?;
+            let nodes = names::GRAPH_NODES;
+            run(PointerLedger, nodes, &mut || harness.recorded(nodes, ReplayHarness::graph_nodes))?;
         }
         run(PointerLedger, fault, &mut || harness.recorded(fault, ReplayHarness::injected_faults))?;
         run(Determinism, endurance, &mut || harness.recorded(endurance, |harness| harness.endurance(options.replays)))?;
@@ -180,11 +189,11 @@ fn of_paths<'a>(options: &VerifyOptions, lengths: &'a [usize]) -> [OfPaths<'a>; 
     use Proof::{Gradients, Plan};
     let of_kernels = check_of_kernels(options);
     [
-        (Plan, "plan", plan_check, lengths),
-        (Gradients, "gradient against central differences", gradient::against_differences, &[]),
-        (Gradients, "fast kernels against reference", fast::fast_against_reference, lengths),
-        (Gradients, "loss scale", rules::loss_scale, &[]),
-        (Gradients, "update direction", rules::update_direction, &[]),
+        (Plan, names::PLAN, plan_check, lengths),
+        (Gradients, names::GRADIENT, gradient::against_differences, &[]),
+        (Gradients, names::FAST, fast::fast_against_reference, lengths),
+        (Gradients, names::LOSS_SCALE, loss_scale::loss_scale, &[]),
+        (Gradients, names::UPDATE, update_direction::update_direction, &[]),
         (Gradients, of_kernels.0, of_kernels.1, lengths),
     ]
 }
@@ -192,8 +201,8 @@ fn of_paths<'a>(options: &VerifyOptions, lengths: &'a [usize]) -> [OfPaths<'a>; 
 /// The name of the check of each kernel, and the check.
 fn check_of_kernels(options: &VerifyOptions) -> (&'static str, OfStep) {
     match options.machine().as_cuda() {
-        None => ("each kernel against its reference", bounds::each_kernel),
-        Some(_) => ("kernels against their references", reference_kernels::compare),
+        None => (names::EACH_KERNEL, bounds::each_kernel),
+        Some(_) => (names::GPU_KERNELS, reference_kernels::compare),
     }
 }
 
@@ -202,15 +211,15 @@ fn plan_check(model: &Model, options: &VerifyOptions) -> Result<Check, TrainErro
     let compiled = compile(model, &options.compiling())?;
     let plan = &compiled.plan;
     let figures = format!(
-        "{} ops, {} buffers, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
-        plan.program.ops.len(),
-        plan.buffers.len(),
-        crate::tensor::Bytes(plan.arena_bytes),
+        "{}, {}, arena {} at {:.4} of the lower bound, {} unshared, planned in {:.1} ms",
+        counted(plan.program.ops.len() as u64, "operation"),
+        counted(plan.buffers.len() as u64, "buffer"),
+        Bytes(plan.arena_bytes),
         plan.ratio(),
-        crate::tensor::Bytes(plan.unshared_bytes),
+        Bytes(plan.unshared_bytes),
         compiled.times.total().as_secs_f64() * 1e3
     );
-    Ok(Check::new("plan", plan.arena_bytes >= plan.lower_bound_bytes, figures))
+    Ok(Check::new(names::PLAN, plan.arena_bytes >= plan.lower_bound_bytes, figures))
 }
 
 #[cfg(test)]

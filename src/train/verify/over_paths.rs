@@ -68,7 +68,7 @@ fn over_most_paths(
         return check(model);
     }
     let Foreseen { paths, are_all } = model.foreseen(most);
-    over_each(&paths, are_all, "paths", long, |path| Ok((path.to_string(), check(&model.along(path))?)))
+    over_each(&paths, are_all, "path", long, |path| Ok((path.to_string(), check(&model.along(path))?)))
 }
 
 /// A check of each of some `things`, of which no more than the first few are begun when `long` is over; `are_all` where
@@ -79,7 +79,7 @@ fn over_most_paths(
 pub(super) fn over_each<T>(
     each: &[T],
     are_all: bool,
-    things: &str,
+    thing: &str,
     long: Duration,
     mut check: impl FnMut(&T) -> Result<(String, Check), TrainError>,
 ) -> Result<Check, TrainError> {
@@ -93,10 +93,12 @@ pub(super) fn over_each<T>(
     }
     let (count, found, seconds) = (checks.len(), each.len(), long.as_secs());
     let text = match (are_all, count < found) {
-        (true, false) => format!("all {count} {things}"),
-        (false, false) => format!("the first {count} {things}, the others were left out"),
-        (true, true) => format!("the first {count} of {found} {things} in {seconds} s, the others were left out"),
-        (false, true) => format!("the first {count} {things} in {seconds} s, the others were left out"),
+        (true, false) if count == 1 => format!("the only {thing}"),
+        (false, false) if count == 1 => format!("the first {thing}, the others were left out"),
+        (true, false) => format!("all {count} {thing}s"),
+        (false, false) => format!("the first {count} {thing}s, the others were left out"),
+        (true, true) => format!("the first {count} of {found} {thing}s in {seconds} s, the others were left out"),
+        (false, true) => format!("the first {count} {thing}s in {seconds} s, the others were left out"),
     };
     Ok(joined(&text, checks))
 }
@@ -167,6 +169,12 @@ mod tests {
         assert!(few(10, LONG).starts_with("the first 10 paths, the others were left out; "));
         assert!(few(64, Duration::ZERO).starts_with("the first 8 of 16 paths in 0 s, the others were left out; "));
         assert!(few(10, Duration::ZERO).starts_with("the first 8 paths in 0 s, the others were left out; "));
+        let one = |are_all: bool| {
+            let done = |_: &()| Ok(("a".into(), Check::new("check", true, "done".into())));
+            over_each(&[()], are_all, "path", LONG, done).unwrap().figures
+        };
+        assert_eq!(one(true), "the only path; a: done");
+        assert_eq!(one(false), "the first path, the others were left out; a: done");
         assert_eq!((paths_checked(&many), paths_checked(&model)), (16, 2));
         let skipped = over_paths(&model, |_| Ok(Check::skipped("check", "no reason"))).unwrap();
         assert!(skipped.passed.is_none() && skipped.figures.ends_with("skipped: no reason"));

@@ -53,6 +53,7 @@ pub struct Failure {
 /// What came of one check of all networks of a precision.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Tally {
+    #[serde(rename = "name")]
     pub check: String,
     pub precision: Precision,
     pub passed: u64,
@@ -69,8 +70,10 @@ pub struct Tally {
 /// What came of all networks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RandomReport {
+    /// The seed of the first network.
+    #[serde(rename = "seed")]
     pub first: u64,
-    /// Networks on which every proof was run to its end.
+    /// Networks on which every proof was run to its end, or a check failed. The checks of these are counted.
     pub networks: u64,
     pub failed_networks: u64,
     /// Networks that would have taken too long, or did.
@@ -117,7 +120,8 @@ pub fn verify_random(run: &RandomRun, mut listen: impl FnMut(RandomEvent<'_>) ->
     let mut report = RandomReport { first: run.first, ..RandomReport::default() };
     for seed in (0..run.count).map(|index| run.first.wrapping_add(index)) {
         if !listen(RandomEvent::Begins { seed }) || !run.one(seed, &mut report, &mut listen) {
-            report.cancelled = true;
+            // A run that is ended after its last network is complete.
+            report.cancelled |= report.networks + report.skipped_networks < run.count;
             break;
         }
     }
@@ -139,6 +143,9 @@ enum Ended {
 
 /// Where the proofs themselves cannot be run, this is the check's name.
 const ERROR: &str = "the proofs can be run";
+
+/// A check that failed: its proof, its name, and what failed.
+type Failed = (Proof, String, String);
 
 /// Listens to what happens; false ends it.
 type Listener<'a> = &'a mut dyn FnMut(RandomEvent<'_>) -> bool;
@@ -163,15 +170,11 @@ impl RandomRun {
     /// Verifies the network of a seed; false where it was asked to end.
     fn one(&self, seed: u64, report: &mut RandomReport, listen: Listener<'_>) -> bool {
         let preset = self.network(seed);
-        let mut skip = |report: &mut RandomReport, why: &str| {
-            report.skipped_networks += 1;
-            listen(RandomEvent::Skipped { seed, why })
-        };
         // What cannot even be compiled is found again by the proofs.
         if let Ok(price) = price(&preset, &self.options(seed))
             && price.seconds > self.seconds
         {
-            return skip(report, &format!("its proofs take about {:.0} s", price.seconds));
+            return report.leave_out(seed, &format!("its proofs take about {:.0} s", price.seconds), listen);
         }
         let mut checks = Vec::new();
         let time = Duration::from_secs_f64(self.seconds);
@@ -179,34 +182,45 @@ impl RandomRun {
             checks.push((proof, check.clone()));
             true
         });
-        let mut failed: Vec<(Proof, String, String)> = Vec::new();
-        for (proof, check) in &checks {
-            let verdict = self.verdict(&preset, seed, check);
-            report.count(check, verdict, preset.precision, seed);
-            if verdict == Some(false) {
-                let line = check.detail.first().unwrap_or(&check.figures);
-                failed.push((*proof, check.name.clone(), line.clone()));
-            }
+        let verdicts: Vec<Option<bool>> = checks.iter().map(|(_, check)| self.verdict(&preset, seed, check)).collect();
+        let mut failed: Vec<Failed> = Vec::new();
+        for ((proof, check), _) in checks.iter().zip(&verdicts).filter(|(_, verdict)| **verdict == Some(false)) {
+            let line = check.detail.first().unwrap_or(&check.figures);
+            failed.push((*proof, check.name.clone(), line.clone()));
         }
+        // Of a network that was not checked to its end, only a failure counts.
         match ended {
-            Ended::Asked => return false,
-            Ended::TooLong => {
-                report.skipped_networks += 1;
-                if !listen(RandomEvent::Skipped { seed, why: "its proofs took too long" }) {
+            Ended::Asked => {
+                report.cancelled = true;
+                if failed.is_empty() {
                     return false;
                 }
             }
-            Ended::Failed(error) => {
-                failed.push((Proof::Plan, ERROR.into(), error.to_string()));
-                report.networks += 1;
-            }
-            Ended::Done => report.networks += 1,
+            Ended::TooLong if failed.is_empty() => return report.leave_out(seed, "its proofs took too long", listen),
+            Ended::Failed(error) => failed.push((Proof::Plan, ERROR.into(), error.to_string())),
+            Ended::TooLong | Ended::Done => {}
         }
+        for ((_, check), verdict) in checks.iter().zip(verdicts) {
+            report.count(check, verdict, preset.precision, seed);
+        }
+        report.networks += 1;
         report.failed_networks += u64::from(!failed.is_empty());
+        self.shrinks(&preset, seed, failed, report, listen) && listen(RandomEvent::Done { seed })
+    }
+
+    /// Makes a network smaller for each check that failed, and reports it; false where it was asked to end.
+    fn shrinks(
+        &self,
+        preset: &Preset,
+        seed: u64,
+        failed: Vec<Failed>,
+        report: &mut RandomReport,
+        listen: Listener<'_>,
+    ) -> bool {
         for (proof, check, line) in failed {
             listen(RandomEvent::Shrinks { seed, check: &check });
-            let (smallest, is_smallest) = self.smallest(&preset, seed, proof, &check, listen);
-            let layers = [&preset, &smallest].map(|p| count(&p.layers));
+            let (smallest, is_smallest) = self.smallest(preset, seed, proof, &check, listen);
+            let layers = [preset, &smallest].map(|p| count(&p.layers));
             let (network, precision) = (preset.name.clone(), preset.precision);
             let failure = Failure { network, seed, precision, check, line, smallest, layers, is_smallest };
             let goes_on = listen(RandomEvent::Failed(&failure));
@@ -215,7 +229,7 @@ impl RandomRun {
                 return false;
             }
         }
-        listen(RandomEvent::Done { seed })
+        true
     }
 
     /// What a check says of the program: nothing where training is right to leave the numbers of `f32`.
@@ -296,6 +310,12 @@ fn count<'a>(layers: impl IntoIterator<Item = &'a crate::model::LayerSpec>) -> u
 }
 
 impl RandomReport {
+    /// Counts a network that would have taken too long, or did; false where it was asked to end.
+    fn leave_out(&mut self, seed: u64, why: &str, listen: Listener<'_>) -> bool {
+        self.skipped_networks += 1;
+        listen(RandomEvent::Skipped { seed, why }) && listen(RandomEvent::Done { seed })
+    }
+
     fn count(&mut self, check: &Check, verdict: Option<bool>, precision: Precision, seed: u64) {
         let is_it = |tally: &Tally| tally.check == check.name && tally.precision == precision;
         let at = self.checks.iter().position(is_it).unwrap_or_else(|| {
@@ -360,6 +380,17 @@ mod tests {
             begun < 2
         });
         assert!(report.cancelled && report.networks == 1, "{report:?}");
+        // Its checks are those of whole networks: one that is interrupted is not counted.
+        let mut checks = 0;
+        let report = verify_random(&run(1_000), |event| {
+            checks += u64::from(matches!(event, RandomEvent::Check));
+            checks < 25
+        });
+        assert!(report.cancelled && report.networks == 1, "{report:?}");
+        let of_each = |tally: &Tally| tally.passed + tally.failed + tally.skipped;
+        assert!(!report.checks.is_empty() && report.checks.iter().all(|tally| of_each(tally) == 1), "{report:?}");
+        let complete = verify_random(&run(1), |event| !matches!(event, RandomEvent::Done { .. }));
+        assert!(!complete.cancelled && complete.networks == 1, "{complete:?}");
         let mut skipped = Vec::new();
         let report = verify_random(&RandomRun { seconds: 1e-9, ..run(2) }, |event| {
             if let RandomEvent::Skipped { seed, .. } = event {

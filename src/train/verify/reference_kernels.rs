@@ -1,9 +1,12 @@
 //! The kernels of a GPU's step, each against its plain-loop reference.
 
+use super::bound::ratio_text;
+use super::names::GPU_KERNELS;
 use super::{Check, Culprit, VerifyOptions};
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::Step;
 use crate::model::Model;
+use crate::tensor::counted;
 use crate::train::{TrainError, gpu_times};
 use std::sync::Arc;
 
@@ -40,7 +43,7 @@ pub(super) fn compare(model: &Model, options: &VerifyOptions) -> Result<Check, T
     let mut step = Step::new(Arc::clone(&compiled), 1)?;
     for index in 0..compiled.plan.program.ops.len() {
         let Some(found) = step.compare_with_reference(index, options.seed)? else {
-            return Ok(Check::skipped("kernels against their references", "the step runs on a CPU"));
+            return Ok(Check::skipped(GPU_KERNELS, "the step runs on a CPU"));
         };
         count += 1;
         if found.ratio > worst {
@@ -53,9 +56,10 @@ pub(super) fn compare(model: &Model, options: &VerifyOptions) -> Result<Check, T
     let passed = wrong.is_empty();
     let (batch, wrongs) = (small.batch, wrong.len());
     let figures = format!(
-        "{count} kernels on random inputs of a batch of {batch}, {wrongs} wrong; \
-         largest error {worst:.2} of its bound{of}"
+        "{} on random inputs of a batch of {batch}, {wrongs} wrong; largest error {} of its bound{of}",
+        counted(count, "kernel"),
+        ratio_text(worst, 2)
     );
     wrong.truncate(12);
-    Ok(Check::new("kernels against their references (f64)", passed, figures).ratio(worst).detail(wrong))
+    Ok(Check::new(GPU_KERNELS, passed, figures).ratio(worst).detail(wrong))
 }

@@ -1,11 +1,12 @@
 //! Replay: against eager, against itself, against the ledger, over many steps.
 
 use super::options::{VerifyOptions, session_spec};
-use super::{Check, Compared, Culprit};
+use super::{Check, Compared, Culprit, names};
 use crate::compile::Compiled;
 use crate::exec::{ExecError, Executor, Fault, MemoryOf, RecordedAs, Step, StepImage};
 use crate::model::{Model, Preset};
 use crate::plan::{BufferId, referee};
+use crate::tensor::counted;
 use crate::train::{DataFeed, Session, TrainError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,11 +16,23 @@ pub(super) const STEPS: u64 = 3;
 /// The time that the replays of the endurance check may take where no number is given; they are made twice.
 const STRESS: Duration = Duration::from_secs(6);
 /// The check's name.
-pub(super) const ENDURANCE: &str = "endurance and determinism";
+pub(super) const ENDURANCE: &str = names::ENDURANCE;
 /// What is wrong with a run that leaves the numbers of its type.
 pub(super) const NOT_FINITE: &str = "updates are not finite";
 /// The least and the largest number of them then.
 const REPLAYS: (u64, u64) = (20, 10_000);
+
+/// How many replays the endurance check makes twice, and why as many: `asked` for, or as many as `affordable` are in the
+/// time that they may take.
+fn replays(asked: Option<u64>, affordable: u64) -> (u64, String) {
+    let seconds = STRESS.as_secs();
+    match (asked, affordable) {
+        (Some(count), _) => (count, "the given number".into()),
+        (None, count) if count >= REPLAYS.1 => (REPLAYS.1, "the most without --replays".into()),
+        (None, count) if count <= REPLAYS.0 => (REPLAYS.0, format!("the least, though they take {seconds} s or more")),
+        (None, count) => (count, format!("as many as take {seconds} s; --replays sets another number")),
+    }
+}
 
 /// Seconds that the endurance check takes where a step takes `step_us`: about, where a number of replays is given, and
 /// at most, where none is.
@@ -148,9 +161,9 @@ impl<'a> ReplayHarness<'a> {
         train.warm_up(pool)?;
         let same = train.snapshot()? == before;
         Ok(Check::new(
-            "warm-up leaves no trace",
+            names::WARM_UP,
             same,
-            format!("{} bytes of parameters, state and seeds compared", before.len()),
+            format!("{} of parameters, state and seeds compared", counted(before.len() as u64, "byte")),
         ))
     }
 
@@ -175,7 +188,7 @@ impl<'a> ReplayHarness<'a> {
 
     /// One thread and several must give the same bits.
     pub(super) fn threads(&mut self, model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-        const NAME: &str = "threads do not change results";
+        const NAME: &str = names::THREADS;
         if self.session.train.capabilities().memory == MemoryOf::Device {
             return Ok(Check::skipped(NAME, "a GPU's step does not depend on the host's threads"));
         }
@@ -190,8 +203,8 @@ impl<'a> ReplayHarness<'a> {
         std::mem::swap(&mut pool, &mut self.session.pool);
         let same = alone?.0 == many;
         let figures = format!(
-            "5 steps of {} operations on {} threads and on one: {}",
-            compiled.plan.program.ops.len(),
+            "5 steps of {} on {} threads and on one: {}",
+            counted(compiled.plan.program.ops.len() as u64, "operation"),
             options.threads,
             if same { "bit-equal" } else { "different" }
         );
@@ -226,7 +239,7 @@ impl<'a> ReplayHarness<'a> {
             tried - missed.len()
         );
         let passed = missed.is_empty() && tried > 0 && untouched && restored;
-        Ok(Check::new("an injected fault is caught", passed, figures).detail(missed))
+        Ok(Check::new(names::FAULT, passed, figures).detail(missed))
     }
 
     /// Every recorded address of every call of a CPU's step in turn, moved in the call: a replay must name operation
@@ -254,7 +267,7 @@ impl<'a> ReplayHarness<'a> {
         self.steps(Executor::Replay, 20)?;
         let one = started.elapsed() / 20;
         let affordable = (STRESS.as_nanos() / one.as_nanos().max(1)) as u64;
-        let count = asked.unwrap_or_else(|| affordable.clamp(REPLAYS.0, REPLAYS.1));
+        let (count, why) = replays(asked, affordable);
         let (first, magnitudes) = self.steps(Executor::Replay, count)?;
         let (second, _) = self.steps(Executor::Replay, count)?;
         let same = first == second;
@@ -264,7 +277,8 @@ impl<'a> ReplayHarness<'a> {
         let (least, most) = magnitudes.iter().fold((f32::INFINITY, 0f32), |(a, b), &m| (a.min(m), b.max(m)));
         let span = if magnitudes.is_empty() { "none".to_owned() } else { format!("{least:.1e} to {most:.1e}") };
         let figures = format!(
-            "{count} replays twice, {}; update magnitudes {span}, finite: {finite}, alternating: {alternating}",
+            "{} ({why}) twice, {}; update magnitudes {span}, finite: {finite}, alternating: {alternating}",
+            counted(count, "replay"),
             if same { "bit-equal" } else { "different" },
         );
         self.rewind()?;
@@ -291,7 +305,7 @@ pub(super) fn or_failed(name: &str, outcome: Result<Check, TrainError>) -> Resul
 
 /// The check of a ledger that was silent: what it holds against the plan.
 pub(super) fn held(step: &Step) -> Check {
-    const NAME: &str = "pointer ledger";
+    const NAME: &str = names::LEDGER;
     // What was recorded is what was planned: so the plan itself must be right, that of each recording for itself.
     if let Err(error) = referee::check(&step.compiled().plan) {
         let lines = vec![(error.to_string(), None)];
@@ -300,8 +314,9 @@ pub(super) fn held(step: &Step) -> Check {
     let recording = step.recording();
     let figures = match step.capabilities().record {
         RecordedAs::Calls => format!(
-            "{} recorded addresses of {} calls equal the plan's, compared at every replay",
-            recording.held_arguments, recording.calls
+            "{} of {} equal the plan's, compared at every replay",
+            counted(recording.held_arguments as u64, "recorded address"),
+            counted(recording.calls as u64, "call")
         ),
         RecordedAs::Graphs => format!(
             "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one step \
@@ -319,8 +334,8 @@ pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<
     let same_kernels = eager_trace == replayed_trace;
     let plan = &compiled.plan;
     // Workspace is left out: what is there after a kernel is nobody's value.
-    let counted = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
-    let compared: Vec<Compared> = counted
+    let kept = (0u32..).zip(&plan.buffers).filter(|(_, b)| b.role != crate::ir::Role::Workspace);
+    let compared: Vec<Compared> = kept
         .filter(|(_, b)| still_there(plan, b))
         .map(|(id, b)| {
             let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
@@ -341,13 +356,14 @@ pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<
     };
     let detail: Vec<(String, Option<Culprit>)> = wrong.iter().take(8).map(line).collect();
     let figures = format!(
-        "{steps} steps, {} buffers bit-equal: {}, kernel traces equal: {same_kernels} ({} calls)",
-        compared.len(),
+        "{}, {} bit-equal: {}, kernel traces equal: {same_kernels} ({})",
+        counted(steps, "step"),
+        counted(compared.len() as u64, "buffer"),
         wrong.is_empty(),
-        eager_trace.len()
+        counted(eager_trace.len() as u64, "call")
     );
     let passed = wrong.is_empty() && same_kernels;
-    Check { compared, ..Check::new("eager against replay", passed, figures).detail(detail) }
+    Check { compared, ..Check::new(names::EAGER_AGAINST_REPLAY, passed, figures).detail(detail) }
 }
 
 /// Whether a buffer's bytes are still its own at the end of the step: nobody who lives later overlaps it.
@@ -376,6 +392,15 @@ mod tests {
         assert_eq!((endurance_cost(Some(1_000_000), 20.0), endurance_cost(None, 20.0)), (40.0, 12.0));
         // However long a step is, some are made.
         assert_eq!(endurance_cost(None, 1e6), 40.0);
+    }
+
+    #[test]
+    fn the_number_of_replays_has_a_reason() {
+        let of = |asked: Option<u64>, affordable: u64| replays(asked, affordable);
+        assert_eq!(of(Some(7), 61), (7, "the given number".to_owned()));
+        assert_eq!(of(None, 1 << 20), (10_000, "the most without --replays".to_owned()));
+        assert_eq!(of(None, 61), (61, "as many as take 6 s; --replays sets another number".to_owned()));
+        assert_eq!(of(None, 3), (20, "the least, though they take 6 s or more".to_owned()));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use super::replay::ReplayHarness;
 use super::training::{Logged, make};
 use crate::model::{DataSpec, Preset};
 use crate::plan::StateKind;
-use crate::tensor::Bytes;
+use crate::tensor::{Bytes, counted};
 use crate::train::{Purpose, Session, SessionSpec, Start, TrainError};
 use std::path::Path;
 use std::time::Duration;
 
-pub(super) const NAME: &str = "a resumed run";
+pub(super) const NAME: &str = super::names::RESUMED;
 
 /// Steps before the checkpoint and after it; fewer where a step is long.
 const STEPS: u64 = 7;
@@ -144,15 +144,19 @@ impl ReplayHarness<'_> {
         wrong.extend(found.iter().zip(expected).filter_map(|(f, e)| f.difference(e)).take(3).map(|text| (text, None)));
         if found.len() != expected.len() {
             let why = ended.map_or_else(String::new, |why| format!(": {why}"));
-            wrong.push((format!("{} steps were made instead of {}{why}", found.len(), expected.len()), None));
+            wrong.push((
+                format!("{} made instead of {}{why}", counted(found.len() as u64, "step"), expected.len()),
+                None,
+            ));
         }
         let after = self.compared_part(resumed.train.snapshot()?, resumed.feed.varies());
         let different = after.iter().zip(state).filter(|(a, b)| a != b).count();
         if different > 0 && found.len() == expected.len() {
             wrong.push((self.first_difference(&after, state), None));
         }
+        let steps = counted(*count, "step");
         let figures = format!(
-            "{count} steps, a checkpoint, {count} steps more{} without a stop and in a new session: \
+            "{steps}, a checkpoint, {steps} more{} without a stop and in a new session: \
              {different} of {} bytes of the state differ",
             self.paths_taken(2 * count),
             state.len()

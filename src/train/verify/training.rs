@@ -10,6 +10,7 @@ use crate::exec::cpu::Pool;
 use crate::exec::{ExecError, Executor, Step};
 use crate::ir::Share;
 use crate::model::{ParamId, Preset};
+use crate::tensor::counted;
 use crate::train::batch_shape::BatchShape;
 use crate::train::dispatch::Dispatch;
 use crate::train::step_cases::Case;
@@ -19,7 +20,7 @@ use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-pub(super) const NAME: &str = "a run's batches and log";
+pub(super) const NAME: &str = super::names::RUN;
 
 /// What the run, and the steps op by op that it is compared with, may take each.
 const BUDGET: Duration = Duration::from_secs(2);
@@ -312,7 +313,7 @@ impl ReplayHarness<'_> {
     /// As [`Self::logged_steps`], with the batches of the harness.
     fn logged_as_they_are(&mut self, rule: BatchRule) -> Result<Check, TrainError> {
         if matches!(self.session.feed, DataFeed::Resident) {
-            return Ok(Check::skipped(NAME, "the preset names no data, and no batches were given"));
+            return Ok(Check::skipped(NAME, "the network has no data of its own, and no batches were given"));
         }
         let count = self.wanted()?;
         let expected = self.expected(count, rule)?;
@@ -335,9 +336,10 @@ impl ReplayHarness<'_> {
         wrong.extend(differences.into_iter().take(4).map(|text| (text, None)));
         let made = trained.logged.len();
         let mut figures = format!(
-            "{made} steps{} in the way of a run and op by op, {} batches compared, {different} reports differ",
+            "{}{} in the way of a run and op by op, {} compared, reports that differ: {different}",
+            counted(made as u64, "step"),
             self.paths_taken(made as u64),
-            trained.looked_at
+            counted(trained.looked_at as u64, "batch")
         );
         match &trained.ended {
             // Where values stop being finite, they must do so op by op too.
@@ -397,7 +399,7 @@ impl ReplayHarness<'_> {
         let Some(dispatch) = self.session.train.dispatch() else { return String::new() };
         let paths = dispatch.planner().paths();
         let codes: HashSet<u64> = (1..=steps).map(|step| paths.code_at(step)).collect();
-        if paths.vary() { format!(" on {} paths", codes.len()) } else { String::new() }
+        if paths.vary() { format!(" on {}", counted(codes.len() as u64, "path")) } else { String::new() }
     }
 
     /// The first value in which two states differ, in words.

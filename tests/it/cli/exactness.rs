@@ -15,7 +15,7 @@ fn functions_are_exact_on_every_instruction_set() {
         let name = row["function"].as_str().unwrap();
         assert_eq!(row["wrong"], 0, "{row}");
         let of = |key: &str| row[key].as_f64().unwrap();
-        // Derivatives that cross zero are judged by their error itself.
+        // Derivatives are compared by their absolute error where they cross zero.
         match name {
             "gelu'" | "silu'" => assert!(of("absolute") <= 8e-8, "{row}"),
             _ => assert!(of("units") <= 1.0 && of("denormal_units") <= 1.0, "{row}"),
@@ -35,8 +35,8 @@ fn lines(path: &str) -> Vec<Value> {
     std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// What a normalisation alone makes of a batch of 32, in `f64`: the loss, and the unbiased variance of each group,
-/// whose elements are those that `group` gives the same number.
+/// The result of a normalisation of a batch of 32, in `f64`: the loss, and the unbiased variance of each group; `group`
+/// gives the group number of an element.
 fn exact(x: &[f32], y: &[f32], groups: usize, group: impl Fn(usize) -> usize) -> (f64, Vec<f64>) {
     let (mut count, mut mean, mut squares) = (vec![0.0f64; groups], vec![0.0f64; groups], vec![0.0f64; groups]);
     for (i, x) in x.iter().enumerate() {
@@ -56,7 +56,7 @@ fn exact(x: &[f32], y: &[f32], groups: usize, group: impl Fn(usize) -> usize) ->
 }
 
 #[test]
-fn normalisations_keep_their_digits_where_the_mean_is_large() {
+fn normalisations_keep_their_digits_if_the_mean_is_large() {
     const BATCH: usize = 32;
     for (mean, deviation) in [(0.0, 1.0), (1e2, 1.0), (1e3, 1.0), (1e4, 1.0), (0.0, 1e-4), (1.0, 1e-3)] {
         for (layer, shape) in [("batch_norm", &[8][..]), ("batch_norm", &[4, 9, 9]), ("layer_norm", &[64])] {
@@ -99,8 +99,8 @@ fn normalisations_keep_their_digits_where_the_mean_is_large() {
     }
 }
 
-/// A dense layer of 4 inputs and 3 outputs with weights of 0, whose inputs are all `x` and whose targets are all `y`:
-/// the log of a few steps.
+/// A dense layer of 4 inputs and 3 outputs with weights of 0, all of whose inputs are `x` and all of whose targets are
+/// `y`: the log of a few steps.
 fn with_large_numbers(x: f32, y: f32, lr: f64, steps: usize) -> Vec<Value> {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| at(&folder, name);
@@ -124,12 +124,12 @@ fn with_large_numbers(x: f32, y: f32, lr: f64, steps: usize) -> Vec<Value> {
     lines(&log)
 }
 
-/// The squares of gradients of 1e25 are beyond `f32`; loss and parameters are not.
+/// The squares of gradients of 1e25 overflow `f32`; loss and parameters do not.
 #[test]
-fn a_gradient_whose_square_is_beyond_f32_is_measured_and_trained_with() {
+fn a_gradient_whose_square_overflows_f32_is_measured_and_used() {
     let log = with_large_numbers(1e12, 1e13, 1e-35, 3);
     assert_eq!(log.len(), 3);
-    // 2 / 24 times the sum over 8 rows, for 12 weights; the biases' gradients are a trillionth of it.
+    // 2 / 24 times the sum over 8 rows, for 12 weights; the biases' gradients are negligible.
     let expected = 2.0 / 24.0 * 8.0 * 1e25 * 12f64.sqrt();
     let found = log[0]["grad_norm"].as_f64().unwrap();
     assert!((found / expected - 1.0).abs() < 1e-5, "{found:e}, not {expected:e}");
@@ -137,14 +137,14 @@ fn a_gradient_whose_square_is_beyond_f32_is_measured_and_trained_with() {
 }
 
 #[test]
-fn a_run_whose_gradient_norm_is_beyond_f32_continues() {
+fn a_run_whose_gradient_norm_overflows_f32_continues() {
     let log = with_large_numbers(1e20, 3e18, 1e-42, 1);
     assert!(log.len() == 1 && log[0].get("grad_norm").is_none(), "{log:?}");
     assert!(log[0]["update_max"].as_f64().unwrap() > 0.0);
 }
 
 #[test]
-fn a_mean_of_squares_whose_sum_is_beyond_f32_is_a_number() {
+fn a_mean_of_squares_whose_sum_overflows_f32_is_finite() {
     let log = with_large_numbers(1e10, 1e19, 1e-35, 1);
     let found = log[0]["loss"].as_f64().unwrap();
     assert!((found / 1e38 - 1.0).abs() < 1e-6, "{found:e}");

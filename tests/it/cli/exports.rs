@@ -1,9 +1,9 @@
-//! Exports in the programs that they are for: ONNX Runtime and PyTorch give what the network answers here.
+//! Exports run in other programs: ONNX Runtime and PyTorch give the same outputs as the network here.
 
 use super::{at, command, python_with, stderr};
 use std::process::Command;
 
-/// The largest difference allowed: of probabilities, or of values as a share of the largest.
+/// The largest allowed difference: of probabilities, or of values relative to the largest.
 const TOLERANCE: f64 = 1e-5;
 
 /// A NumPy file of these values.
@@ -22,7 +22,7 @@ fn noise(i: usize) -> f64 {
     f64::from((i as u32).wrapping_mul(2_654_435_761) >> 8) / f64::from(1u32 << 23) - 1.0
 }
 
-/// Presets with data of their own: every layer; features far from 0 and of other scales; values as targets.
+/// Presets with their own data: every layer; features with a large mean and different scales; values as targets.
 fn write_own(folder: &tempfile::TempDir) -> [String; 3] {
     let x = (0..120 * 480).map(|i| (noise(i) as f32).to_le_bytes());
     std::fs::write(at(folder, "x.npy"), npy("<f4", "120, 4, 12, 10", x)).unwrap();
@@ -52,7 +52,7 @@ fn write_own(folder: &tempfile::TempDir) -> [String; 3] {
     ["everything", "classes", "values"].map(|name| format!("{name}.json"))
 }
 
-/// Presets with inputs by their names, tokens, sequences and answers of yes and no, on data of their own.
+/// Presets with named inputs, tokens, sequences and yes-or-no targets, with their own data.
 fn write_sequences(folder: &tempfile::TempDir) -> [String; 3] {
     let integer = |of: &dyn Fn(u32) -> i32, count: u32| (0..count).map(|i| of(i).to_le_bytes()).collect::<Vec<_>>();
     let noisy = |count: usize| (0..count).map(|i| (noise(i) as f32).to_le_bytes()).collect::<Vec<_>>();
@@ -83,7 +83,7 @@ fn write_sequences(folder: &tempfile::TempDir) -> [String; 3] {
 }
 
 #[test]
-fn exports_answer_as_the_network_does() {
+fn exports_give_the_same_outputs_as_the_network() {
     let python = match python_with("numpy, onnxruntime, safetensors, torch") {
         Ok(python) => python,
         Err(why) => {

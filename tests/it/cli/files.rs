@@ -1,4 +1,4 @@
-//! What a run leaves when it is ended from outside: killed, interrupted, out of space, unheard.
+//! The files of a run that is ended from outside: killed, interrupted, without disk space, with a closed output.
 #![cfg(unix)]
 
 use super::{at, command, listing, stderr};
@@ -14,7 +14,7 @@ pub(super) fn spawn(args: &[&str]) -> Child {
     command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the run says that it has made steps.
+/// Waits until the run reports that it has made steps.
 pub(super) fn wait_for_steps(child: &mut Child) -> BufReader<std::process::ChildStderr> {
     let mut lines = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -60,7 +60,7 @@ fn a_killed_run_leaves_no_broken_result() {
 }
 
 #[test]
-fn an_interrupted_run_saves_what_was_asked() {
+fn an_interrupted_run_saves_the_requested_results() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let mut child = spawn(&[
@@ -92,7 +92,7 @@ fn an_interrupted_run_saves_what_was_asked() {
     assert!(stepgraph::train::read_tensors(Path::new(&save)).unwrap().get("layers.0.weight").is_some());
 }
 
-/// Runs with a limit on the size of files, which ends writes as a full disk does.
+/// Runs with a limit on the size of files, which makes writes fail like a full disk.
 fn with_small_files(args: &[&str]) -> std::process::Output {
     small_files(args).output().unwrap()
 }
@@ -101,7 +101,7 @@ fn small_files(args: &[&str]) -> Command {
     limited_files(2, args)
 }
 
-/// As [`small_files`], with a limit of so many of the shell's blocks.
+/// Like [`small_files`], with a limit of this many of the shell's blocks.
 fn limited_files(blocks: u32, args: &[&str]) -> Command {
     let quoted: Vec<String> = args.iter().map(|a| format!("'{a}'")).collect();
     let line =
@@ -128,12 +128,11 @@ fn a_full_disk_is_reported_and_leaves_the_old_result() {
 }
 
 #[test]
-fn one_result_that_cannot_be_written_costs_no_other() {
+fn a_result_that_cannot_be_written_does_not_prevent_the_others() {
     let folder = tempfile::tempdir().unwrap();
     let [save, log, checkpoint] = ["w.safetensors", "run.jsonl", "c.ckpt"].map(|n| at(&folder, n));
     let results = ["--save", &save, "--log", &log, "--checkpoint", &checkpoint];
-    // What the preset says about itself makes the checkpoint long: it and the log are larger than the limit, the
-    // parameters are not.
+    // The preset's description makes the checkpoint long: it and the log exceed the limit, the parameters do not.
     let preset = super::SMALL.replace("\"lr\": 0.1 }", "\"lr\": 0.1 }, \"data\": { \"type\": \"xor\" }");
     let preset = preset.replace("\"small\"", &format!("\"small\", \"about\": \"{}\"", "long ".repeat(1000)));
     let preset = preset.replace("\"shape\": [6]", "\"shape\": [2]").replace("\"units\": 4", "\"units\": 2");
@@ -166,7 +165,7 @@ fn a_picture_that_cannot_be_written_is_named_with_a_remedy() {
 }
 
 #[test]
-fn a_reader_that_goes_away_ends_the_program_quietly() {
+fn a_closed_pipe_ends_the_program_without_a_message() {
     for args in [&["plan", "stress-200"][..], &["plan", "stress-200", "--json"], &["presets"], &["--help"]] {
         let mut child = spawn(args);
         drop(child.stdout.take());
@@ -186,7 +185,7 @@ fn a_file_of_another_kind_is_never_replaced() {
     let letter = at(&folder, "letter.txt");
     let weights = at(&folder, "w.safetensors");
     std::fs::write(&letter, "a letter\n").unwrap();
-    // A result of its own kind is made again without a word.
+    // An older result of the same kind is replaced without a message.
     (0..2).for_each(|_| drop(super::succeed(&["train", "xor", "--steps", "2", "--save", &weights])));
     for (args, kind) in [
         (&["train", "xor", "--steps", "2", "--save", &letter][..], "safetensors file"),
@@ -202,7 +201,7 @@ fn a_file_of_another_kind_is_never_replaced() {
 }
 
 #[test]
-fn a_full_disk_is_status_1_whatever_is_written() {
+fn a_full_disk_is_status_1_for_every_result() {
     let folder = tempfile::tempdir().unwrap();
     let (runs, weights) = (at(&folder, "runs"), at(&folder, "w.safetensors"));
     let train = ["train", "digits-mlp", "--steps", "300", "--keep", "--save", &weights];
@@ -233,7 +232,7 @@ fn a_full_disk_is_status_1_whatever_is_written() {
 }
 
 #[test]
-fn a_full_disk_behind_standard_output_is_status_1() {
+fn a_full_standard_output_is_status_1() {
     let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else {
         println!("skipped: this system has no /dev/full");
         return;
@@ -254,7 +253,7 @@ fn a_full_disk_behind_standard_output_is_status_1() {
 }
 
 #[test]
-fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
+fn an_unwritable_path_is_status_2_for_every_result() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "file");
     std::fs::write(&file, "a letter").unwrap();
@@ -277,21 +276,21 @@ fn a_place_that_takes_no_file_is_status_2_whatever_is_written() {
         let args = ["export", "last", place, "--format", "tensorboard"];
         super::was_refused(&args, &command(&args).env("STEPGRAPH_RUNS", &runs).output().unwrap());
     }
-    // The log grows beside its name.
+    // The log is written beside its name.
     std::fs::create_dir(at(&folder, "run.jsonl.part")).unwrap();
     let message = super::refused(&["train", "xor", "--steps", "1000000000", "--log", &at(&folder, "run.jsonl")]);
     assert!(message.contains("run.jsonl.part") && message.contains("this is a folder; name a file in it"), "{message}");
     assert_eq!(listing(folder.path()), ["file", "run.jsonl.part", "runs"]);
 }
 
-/// The tensors of a file without its metadata, as versions before wrote weights.
+/// The tensors of a file without its metadata, as earlier versions wrote weights.
 fn without_metadata(path: &str) {
     let tensors = stepgraph::train::read_tensors(Path::new(path)).unwrap().tensors;
     let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t.clone())).collect();
     super::save(Path::new(path), &named);
 }
 
-/// The command does not replace a file that holds something else, and leaves it as it is.
+/// The command does not replace a file with other contents, and leaves it unchanged.
 fn refused(args: &[&str], file: &str, holds: &str) {
     let before = std::fs::read(file).unwrap();
     let message = super::refused(args);
@@ -330,7 +329,7 @@ fn tensors_of_another_kind_are_never_replaced() {
         refused(&make(file), file, holds);
         refused(&export(file), file, holds);
     }
-    for (file, holds) in [(&capsule, "a capsule"), (&batches, "batches"), (&foreign, "tensors that are no parameters")]
+    for (file, holds) in [(&capsule, "a capsule"), (&batches, "batches"), (&foreign, "tensors that are not parameters")]
     {
         refused(&save(file), file, holds);
         refused(&checkpoint(file), file, holds);
@@ -345,7 +344,7 @@ fn tensors_of_another_kind_are_never_replaced() {
     }
     refused(&checkpoint(&others), &others, &format!("a checkpoint {another}"));
     assert_eq!(listing(folder.path()), before);
-    // A result of its own kind is made again without a word, and an empty file has nothing to lose.
+    // An older result of the same kind is replaced without a message, and so is an empty file.
     for file in [&weights, &old, &empty] {
         super::succeed(&["train", "xor", "--steps", "2", "--save", file]);
     }
@@ -376,7 +375,7 @@ fn a_checkpoint_that_is_replaced_is_named_at_the_start() {
 }
 
 #[test]
-fn weights_of_another_network_are_set_aside() {
+fn weights_of_another_network_are_renamed() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, first, second] =
         ["w.safetensors", "w.1.safetensors", "w.2.safetensors"].map(|name| at(&folder, name));

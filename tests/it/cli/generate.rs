@@ -1,4 +1,4 @@
-//! `generate`: texts of given weights and of kept runs, the same for the same seed; and what is refused.
+//! `generate`: texts of given weights and of kept runs, which are the same for the same seed; and errors.
 
 use super::{at, command, json, refused, run, stderr, succeed, succeeded};
 use serde_json::Value;
@@ -29,12 +29,12 @@ fn with<'a>(preset: &'a str, weights: &'a str, more: &[&'a str]) -> Vec<&'a str>
 }
 
 #[test]
-fn a_text_continues_behind_the_prompt_and_is_the_same_for_the_same_seed() {
+fn a_text_continues_the_prompt_and_is_the_same_for_the_same_seed() {
     let folder = trained();
     let (preset, weights) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"));
     let text = succeed(&with(&preset, &weights, &["--prompt", "ab", "--tokens", "6", "--temperature", "0"]));
     assert_eq!(text, "abc\nabc\n\n");
-    // Without a prompt a line begins.
+    // Without a prompt, a new line starts.
     assert_eq!(succeed(&with(&preset, &weights, &["--tokens", "3", "--temperature", "0"])), "abc\n");
     let found =
         json(&with(&preset, &weights, &["--prompt", "abcabcabc", "--tokens", "3", "--temperature", "0", "--json"]));
@@ -42,7 +42,7 @@ fn a_text_continues_behind_the_prompt_and_is_the_same_for_the_same_seed() {
     assert!(found["notes"][0].as_str().unwrap().contains("sees the last 8 of the prompt's 9"), "{found}");
     let stopped = json(&with(&preset, &weights, &["--prompt", "a", "--stop", "c\n", "--temperature", "0", "--json"]));
     assert_eq!((&stopped["text"], &stopped["end"], &stopped["tokens"]), (&"b".into(), &"stop".into(), &3.into()));
-    // A high temperature draws from all four characters; the seed decides which.
+    // With a high temperature all four characters are drawn; the seed decides which.
     let drawn = |more: &[&str]| {
         let rest = ["--prompt", "a", "--tokens", "60", "--temperature", "50", "--json"];
         json(&with(&preset, &weights, &[&rest[..], more].concat()))["text"].as_str().unwrap().to_owned()
@@ -50,7 +50,7 @@ fn a_text_continues_behind_the_prompt_and_is_the_same_for_the_same_seed() {
     let first = drawn(&["--seed", "4"]);
     assert_eq!((&first, first.chars().count()), (&drawn(&["--seed", "4", "--threads", "2"]), 60));
     assert_ne!(first, drawn(&["--seed", "5"]));
-    // The most likely token alone is what temperature 0 takes.
+    // Temperature 0 selects only the most likely token.
     let greedy = "bc\na".repeat(15);
     assert_eq!((drawn(&["--top-k", "1"]), drawn(&["--top-p", "0.01"])), (greedy.clone(), greedy));
 }
@@ -73,7 +73,7 @@ fn a_kept_run_writes_with_its_own_network() {
 }
 
 #[test]
-fn what_cannot_be_continued_is_refused_with_what_to_do() {
+fn prompts_and_weights_that_cannot_be_continued_are_refused_with_help() {
     let folder = trained();
     let (preset, weights, xor) = (at(&folder, "abc.json"), at(&folder, "abc.safetensors"), at(&folder, "xor"));
     let with = |more: &[&str]| refused(&with(&preset, &weights, more));

@@ -1,10 +1,10 @@
-//! Inputs that have names, and tokens: what is wrong with them is reported at its place, with exit status 2.
+//! Named inputs and tokens: mistakes are reported at their paths, with exit status 2.
 
 use super::{SMALL, at, listing, refused, save, succeed, zeros};
 use stepgraph::tensor::HostTensor;
 
 #[test]
-fn inputs_are_refused_at_their_place() {
+fn invalid_inputs_are_reported_at_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "net.json");
     let refuses = |inputs: &str, layers: &str, wanted: &[&str]| {
@@ -22,7 +22,7 @@ fn inputs_are_refused_at_their_place() {
     refuses(&tokens(r#""shape": [4], "vocab": 0"#), dense, &["input.vocab: found 0; expected the number of different"]);
     refuses(&tokens(r#""shape": [4]"#), dense, &["input.vocab: is missing; add \"vocab\""]);
     refuses(&tokens(r#""shape": [4, 3], "vocab": 9"#), dense, &["input.shape: found [4, 3]; expected [T]"]);
-    let message = "layers[0]: dense takes numbers, and its input is tokens; tokens are no numbers";
+    let message = "layers[0]: dense takes numbers, and its input is tokens; tokens are not numbers";
     refuses(&tokens(r#""shape": [4], "vocab": 9"#), dense, &[message, "put an `embedding` first"]);
     let residual = format!(r#"{{"type": "residual", "layers": [{dense}]}}, {dense}"#);
     refuses(&tokens(r#""shape": [4], "vocab": 9"#), &residual, &["layers[0]: residual takes numbers"]);
@@ -40,7 +40,7 @@ fn inputs_are_refused_at_their_place() {
 }
 
 #[test]
-fn batches_of_an_input_with_a_name_must_be_there() {
+fn batches_of_a_named_input_must_exist() {
     let folder = tempfile::tempdir().unwrap();
     let (preset, batches) = (at(&folder, "net.json"), at(&folder, "batches.safetensors"));
     let named = SMALL.replace(
@@ -60,7 +60,7 @@ fn batches_of_an_input_with_a_name_must_be_there() {
 }
 
 #[test]
-fn joined_data_are_refused_at_their_place() {
+fn invalid_joined_data_are_reported_at_their_path() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "net.json");
     let refuses = |data: &str, wanted: &[&str]| {

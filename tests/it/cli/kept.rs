@@ -1,4 +1,4 @@
-//! Kept runs, exports and capsules as a user meets them.
+//! Kept runs, exports and capsules, as a user runs the commands.
 
 use super::{at, command, listing, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-/// The program with a folder of its own for runs.
+/// The program with a separate folder for runs.
 fn run(folder: &Path, args: &[&str]) -> Output {
     command(args).env("STEPGRAPH_RUNS", folder.join("runs")).output().unwrap()
 }
@@ -23,14 +23,14 @@ fn list(folder: &Path) -> Vec<Value> {
     serde_json::from_str(&succeed(folder, &["runs", "--json", "--all"])).unwrap()
 }
 
-/// Keeps a run of 20 steps of `xor`, and gives its folder.
+/// Keeps a run of 20 steps of `xor`, and returns its folder.
 fn kept_run(here: &Path) -> PathBuf {
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
     here.join("runs").join(list(here)[0]["id"].as_str().unwrap())
 }
 
 #[test]
-fn a_run_is_kept_where_that_is_asked() {
+fn a_run_is_kept_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20"]);
@@ -59,7 +59,7 @@ fn a_run_is_kept_where_that_is_asked() {
     assert_eq!(list(here).len(), 1);
     assert!(refused(here, &["runs", "rename", "last", "two\nlines"]).contains("control characters"));
     assert!(refused(here, &["runs", "rename", id, "last"]).contains("names another run already"));
-    // Every action says as JSON what it did, and nothing else on standard output.
+    // Every action reports as JSON what it did, and prints nothing else to standard output.
     let done = |args: &[&str]| -> Value { serde_json::from_str(&succeed(here, args)).unwrap() };
     for (action, key) in [("hide", "hidden"), ("unhide", "unhidden"), ("delete", "deleted"), ("restore", "restored")] {
         assert_eq!(done(&["runs", action, id, "--json"]), serde_json::json!({ key: [id] }));
@@ -68,7 +68,7 @@ fn a_run_is_kept_where_that_is_asked() {
     assert_eq!(done(&["runs", "--json", "show", "last"])["name"], "first try");
     assert!(done(&["runs", "path", "last", "--json"])["path"].as_str().unwrap().ends_with(id));
     assert_eq!(done(&["runs", "empty-trash", "--json"])["removed"], 0);
-    // What is printed is what was trained, and not what the preset said.
+    // The printed preset is the one that was trained, not the original one.
     let preset = stepgraph::model::read_preset(&succeed(here, &["runs", "preset", "last"])).unwrap();
     assert_eq!(preset.train.map(|t| (t.steps, t.seed)), Some((40, 5)));
     assert!(refused(here, &["runs", "show", "nobody"]).contains("no run is called nobody"));
@@ -95,7 +95,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
         assert!(started.elapsed() < Duration::from_secs(60), "the curve grows while the run lasts");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Some hundred thousand bytes are several chunks, the last of which may be torn.
+    // Some hundred thousand bytes are several chunks, the last of which may be incomplete.
     child.kill().unwrap();
     child.wait().unwrap();
     let run = &list(here)[0];
@@ -108,7 +108,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     assert!(table.lines().skip(1).any(|row| !row.ends_with(',')));
     let rows = table.lines().count() as u64;
     assert_eq!(rows, run["steps"].as_u64().unwrap() + 1);
-    // Its last checkpoint holds weights, and all that a run needs to continue.
+    // Its last checkpoint contains weights and everything that a run needs to continue.
     assert!(run["has_weights"] == true && run["can_continue"] == true, "{run}");
     succeed(here, &["export", "last", &at(&folder, "m.onnx")]);
     let checkpoint = here.join("runs").join(run["id"].as_str().unwrap()).join("checkpoint.safetensors");
@@ -122,7 +122,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
 }
 
 #[test]
-fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
+fn a_kept_run_is_exported_and_nothing_is_replaced_without_a_request() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let log = at(&folder, "log.jsonl");
@@ -130,7 +130,7 @@ fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
     let path = at(&folder, "run.jsonl");
     let message: Value = serde_json::from_str(&succeed(here, &["export", "last", &path, "--json"])).unwrap();
     assert_eq!((&message["what"], &message["run"]), (&"xor".into(), &list(here)[0]["id"]));
-    // The exported lines are those that the run itself logs.
+    // The exported lines equal those of the run's own log.
     let lines = |path: &str| -> Vec<Value> {
         std::fs::read_to_string(path).unwrap().lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     };
@@ -145,7 +145,7 @@ fn a_kept_run_is_exported_and_nothing_is_replaced_unasked() {
     assert!(refused(here, &["export", "last", &at(&folder, "a.docx")]).contains("--format csv"));
     assert!(refused(here, &["export", "xor", &at(&folder, "b.csv")]).contains("without curves"));
     succeed(here, &["export", "digits-cnn", &at(&folder, "cnn.onnx")]);
-    // Its weights continue from where it ended.
+    // Its weights continue from the end of the run.
     succeed(here, &["train", "xor", "--steps", "5", "--init", &at(&folder, "a.safetensors")]);
 }
 
@@ -158,12 +158,12 @@ fn a_capsule_is_made_and_replayed() {
     assert!(refused(here, &["capsule", "make", "xor", &file]).contains("--replace"));
     let report: Value = serde_json::from_str(&succeed(here, &["capsule", "replay", &file, "--json"])).unwrap();
     assert_eq!((report["is_bit_equal"].as_bool(), report["replayed"].as_u64()), (Some(true), Some(30)));
-    // On another instruction set the plan is another one, and the replay says where.
+    // On another instruction set the plan differs, and the replay reports where.
     let other =
         command(&["capsule", "replay", &file, "--device", "cpu"]).env("STEPGRAPH_ISA", "portable").output().unwrap();
     let text = stdout(&other);
     assert!(text.contains("the plan differs") && text.contains("op 0: "), "{text}");
-    // A kept run is made again, and its capsule says whether it went the same way.
+    // A kept run is repeated, and its capsule says whether the result was the same.
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
     let made = run(here, &["capsule", "make", "last", &at(&folder, "kept.capsule"), "--json"]);
     assert!(stderr(&made).contains("agree to the bit over 20 steps"), "{}", stderr(&made));
@@ -202,15 +202,15 @@ fn a_damaged_run_is_listed_exported_and_deleted() {
     assert!(
         found["state"] == "damaged" && found["steps"] == 20 && found["error"].as_str().unwrap().contains("run.json")
     );
-    // Its id says when it was started, to the second.
+    // Its id contains the start time to the second.
     assert_eq!(found["started_ms"], started / 1000 * 1000);
     succeed(here, &["export", &id, &at(&folder, "a.csv")]);
     succeed(here, &["export", &id, &at(&folder, "a.safetensors")]);
     assert!(refused(here, &["export", &id, &at(&folder, "a.onnx")]).contains("cannot be read by this version"));
     for args in [&["export", "last", &at(&folder, "b.csv")][..], &["runs", "show", "last"]] {
-        assert!(refused(here, args).contains("none is the last"));
+        assert!(refused(here, args).contains("which is the last"));
     }
-    // The newest that can be read comes before a newer one that cannot.
+    // The newest readable run is used, although a damaged one is newer.
     std::fs::rename(here.join("runs").join(&id), here.join("runs/99990101-000000-xor")).unwrap();
     succeed(here, &["train", "xor", "--steps", "5", "--keep"]);
     let sound = list(here).into_iter().find(|r| r["state"] == "finished").unwrap()["id"].as_str().unwrap().to_owned();
@@ -241,7 +241,7 @@ fn a_bad_folder_of_runs_is_reported_before_anything_is_written() {
 }
 
 #[test]
-fn names_do_not_steer_the_terminal() {
+fn control_characters_in_names_do_not_reach_the_terminal() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let file = at(&folder, "p.json");
@@ -260,7 +260,7 @@ fn names_do_not_steer_the_terminal() {
 }
 
 #[test]
-fn exports_tell_what_they_wrote_and_what_they_lack() {
+fn exports_report_what_they_wrote_and_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let report: Value =
@@ -298,7 +298,7 @@ fn a_log_continues_with_the_run_that_continues() {
     let message = refused(here, &["train", "xor", "--steps", "30", "--resume", &half, "--log", &log]);
     assert!(message.contains("ends with step 10") && message.contains("another name"), "{message}");
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 10);
-    // Where nothing is left to do, the log stays as it is, with what follows the checkpoint.
+    // If no steps are left, the log stays unchanged, including the lines after the checkpoint.
     succeed(here, &["train", "xor", "--steps", "25", "--log", &log]);
     let (before, names) = (std::fs::read(&log).unwrap(), listing(here));
     succeed(here, &["train", "xor", "--steps", "20", "--resume", &half, "--log", &log]);
@@ -306,7 +306,7 @@ fn a_log_continues_with_the_run_that_continues() {
 }
 
 #[test]
-fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_reported() {
+fn a_stray_file_is_not_a_run_and_a_damaged_run_is_restored_by_its_reported_name() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
@@ -319,14 +319,14 @@ fn a_stray_file_is_no_run_and_a_damaged_run_comes_back_by_the_name_that_was_repo
     let message = stderr(&run(here, &["runs", "delete", all[0]["id"].as_str().unwrap()]));
     succeed(here, &["runs", "restore", message.trim().rsplit(' ').next().unwrap()]);
     assert_eq!(list(here)[0]["id"], all[0]["id"]);
-    // A folder that no list shows has a name as well.
+    // A folder that is not listed has a name as well.
     std::fs::create_dir_all(here.join("runs/trash/bare")).unwrap();
     succeed(here, &["runs", "restore", "bare"]);
     assert!(here.join("runs/bare").is_dir());
 }
 
 #[test]
-fn a_run_whose_files_are_missing_or_cut_short_says_so() {
+fn missing_or_truncated_files_of_a_run_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let own = kept_run(here);
@@ -350,17 +350,17 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
     damaged("its curves ");
     let noise: Vec<u8> = (0..curves.len()).map(|i| (i * 167 + 91) as u8).collect();
     std::fs::write(&curve, &noise).unwrap();
-    damaged("its first bytes are no curve's");
+    damaged("its first bytes are not those of a file of curves");
     std::fs::write(&curve, [&curves[..8], &noise].concat()).unwrap();
     damaged("its curves end at step 0 of 20");
-    // What is wrong further inside is found when the whole file is read.
+    // Damage further inside is found when the whole file is read.
     let mut inside = curves.clone();
     inside[30] ^= 0x10;
     std::fs::write(&curve, &inside).unwrap();
     assert!(succeed(here, &["runs", "show", "last"]).contains("damaged: "), "a flipped bit among the curves");
     std::fs::write(&curve, &curves).unwrap();
     assert_eq!(list(here)[0]["state"], "finished");
-    for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "no header")] {
+    for (left, what) in [(&weights[..weights.len() - 1], "it ends after"), (b"a letter of words", "not the header")] {
         std::fs::write(&checkpoint, left).unwrap();
         damaged(what);
         assert_eq!((&list(here)[0]["can_continue"], &list(here)[0]["has_weights"]), (&false.into(), &false.into()));
@@ -372,7 +372,7 @@ fn a_run_whose_files_are_missing_or_cut_short_says_so() {
 }
 
 #[test]
-fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
+fn a_checkpoint_with_a_wrong_bit_is_refused_by_every_reader() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "xor", "--steps", "20", "--keep"]);
@@ -397,7 +397,7 @@ fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
     let line = |name: &str| message.lines().find(|l| l.starts_with(name)).unwrap_or_default();
     assert!(line("state").contains("damaged: ") && line("state").contains("checksum"), "{message}");
     assert!(line("weights").ends_with("damaged"), "{message}");
-    // Weights alone have no checksum.
+    // Files that contain only weights have no checksum.
     let plain = at(&folder, "w.safetensors");
     succeed(here, &["train", "xor", "--steps", "5", "--save", &plain]);
     succeed(here, &["predict", "xor", "--init", &plain]);
@@ -405,7 +405,7 @@ fn a_checkpoint_that_lost_a_bit_is_refused_wherever_it_is_read() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_folder_that_takes_no_files_is_not_called_missing() {
+fn an_unwritable_folder_is_not_reported_as_missing() {
     let folder = tempfile::tempdir().unwrap();
     succeed(folder.path(), &["train", "xor", "--steps", "5", "--keep"]);
     let message = refused(folder.path(), &["export", "last", "/proc/x.csv"]);
@@ -414,7 +414,7 @@ fn a_folder_that_takes_no_files_is_not_called_missing() {
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_among_the_files_of_a_run_holds_nothing_up() {
+fn a_pipe_among_the_files_of_a_run_does_not_block() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let own = kept_run(here);
@@ -444,7 +444,7 @@ fn a_full_disk_leaves_no_damaged_run_behind() {
 }
 
 #[test]
-fn a_kept_run_answers_and_files_of_another_kind_are_named() {
+fn a_kept_run_can_be_evaluated_and_files_of_another_kind_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     succeed(here, &["train", "circles", "--steps", "100", "--seed", "5", "--keep"]);

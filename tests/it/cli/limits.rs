@@ -1,4 +1,4 @@
-//! What commands take of the machine: memory, counted before it is taken, and threads.
+//! The resources of commands: memory, estimated before it is allocated, and threads.
 
 use super::{at, command, json, stderr, stdout, succeeded};
 use serde_json::Value;
@@ -21,7 +21,7 @@ fn preset(layers: &[usize], input: usize, data: &str) -> String {
 
 const MOONS: &str = r#"{ "type": "moons", "samples": 200, "noise": 0.1 }"#;
 
-/// As [`command`], under a limit on the address space in KiB.
+/// Like [`command`], under a limit on the address space in KiB.
 fn limited(kib: u64, args: &[&str]) -> Output {
     let program = command(args);
     let mut shell = Command::new("sh");
@@ -56,10 +56,10 @@ fn a_run_of_large_parameters_takes_little_beside_its_arena() {
     let written = run(&["--steps", "2", "--save", &weights, "--checkpoint", &checkpoint, "--eval-every", "1"]);
     assert_eq!((&plain["loss"], &plain["held_out"]), (&written["loss"], &written["held_out"]));
     run(&["--steps", "1", "--init", &weights]);
-    // What continues is what went on without a pause.
+    // A continued run gives the same result as one without a pause.
     let resumed = run(&["--steps", "3", "--resume", &checkpoint]);
     assert_eq!(resumed["loss"], run(&["--steps", "3"])["loss"]);
-    // A snapshot on the disk is gone with the program.
+    // A snapshot on the disk does not outlive the program.
     let left = std::fs::read_dir(at(&folder, "cache/stepgraph"))
         .unwrap()
         .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with('.'));
@@ -81,7 +81,7 @@ fn a_run_that_turns_to_nan_goes_back_to_its_snapshot_on_the_disk() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_before_it_is_taken() {
+fn memory_that_does_not_fit_is_refused_before_it_is_allocated() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "large.json");
     std::fs::write(&file, preset(&[8192, 8192, 2], 2, MOONS)).unwrap();
@@ -95,7 +95,7 @@ fn what_does_not_fit_is_refused_before_it_is_taken() {
         );
         assert!(message.contains("use fewer units or a smaller batch") && stdout(&output).is_empty(), "{message}");
     }
-    // Nothing that was given is wrong: every command has the same status.
+    // The arguments are not wrong: every command has the same status.
     let [weights, capsule] = ["w.safetensors", "x.capsule"].map(|name| at(&folder, name));
     super::succeed(&["train", "xor", "--steps", "1", "--save", &weights]);
     for args in [
@@ -133,7 +133,7 @@ fn parameters_of_ten_gigabytes_are_refused_at_once() {
 }
 
 #[test]
-fn an_export_that_has_no_room_is_refused_at_once() {
+fn an_export_that_does_not_fit_is_refused_at_once() {
     let (folder, file) = huge();
     let started = Instant::now();
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.safetensors")]);
@@ -143,7 +143,7 @@ fn an_export_that_has_no_room_is_refused_at_once() {
         message.contains("this takes 18.7 GiB of memory") && message.contains("9.3 GiB for the parameters"),
         "{message}"
     );
-    // What the format does not allow is no matter of memory.
+    // A format's own limit is not reported as a lack of memory.
     let output = limited(4 << 20, &["export", &file, &at(&folder, "a.onnx")]);
     let message = super::was_refused(&["export"], &output);
     assert!(

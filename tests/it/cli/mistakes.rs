@@ -1,15 +1,15 @@
-//! What the user gives wrong: exit status 2, every mistake with its place, and no file written.
+//! Mistakes of the user: exit status 2, every mistake with its path, and no file written.
 
 use super::{SMALL, at, listing, refused, save, small, zeros};
 use stepgraph::tensor::HostTensor;
 
-/// `SMALL` with one piece of text exchanged.
+/// `SMALL` with one piece of text replaced.
 fn changed(from: &str, to: &str) -> String {
     assert!(SMALL.contains(from), "{from}");
     SMALL.replacen(from, to, 1)
 }
 
-/// Runs every command that reads a preset; each must refuse with all of `wanted`, and leave the folder as it was.
+/// Runs every command that reads a preset; each must report all of `wanted`, and leave the folder unchanged.
 fn check(contents: &[u8], wanted: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "p.json");
@@ -63,7 +63,7 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
 }
 
 #[test]
-fn several_mistakes_are_reported_at_once_one_a_line() {
+fn several_mistakes_are_reported_at_once_one_on_each_line() {
     let text = changed("\"units\": 5", "\"units\": 0").replace("\"lr\": 0.1", "\"lr\": -1");
     check(text.as_bytes(), &["2 mistakes:", "\nlayers[0].units: found 0", "\noptimizer.lr: found -1"]);
     let text = changed("\"sgd\", \"lr\": 0.1", "\"adam\", \"lr\": 0.1, \"betas\": [1, 1]");
@@ -84,7 +84,7 @@ fn a_name_that_is_given_twice_is_refused_with_its_path() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused() {
+fn invalid_numbers_are_refused() {
     check(changed("\"lr\": 0.1", "\"lr\": NaN").as_bytes(), &["not JSON", "line"]);
     check(changed("\"lr\": 0.1", "\"lr\": 1e999").as_bytes(), &["JSON"]);
     check(changed("\"lr\": 0.1", "\"lr\": Infinity").as_bytes(), &["not JSON"]);
@@ -104,10 +104,10 @@ fn shapes_that_do_not_fit_name_the_layer() {
 }
 
 #[test]
-fn files_that_are_no_presets_are_refused() {
+fn files_that_are_not_presets_are_refused() {
     check(b"", &["the file is empty"]);
     check(b"\x00\xff\xfe\x80binary", &["is not text", "save it as UTF-8"]);
-    // What PowerShell's redirection writes is UTF-16 with a mark; half a letter at its end is none.
+    // Redirection in PowerShell writes UTF-16 with a byte order mark; half a character at its end is invalid.
     let wide: Vec<u8> = format!("\u{feff}{}", changed("\"units\": 5", "\"units\": 0"))
         .encode_utf16()
         .flat_map(u16::to_le_bytes)
@@ -139,7 +139,7 @@ fn a_missing_preset_lists_the_bundled_ones() {
 }
 
 #[test]
-fn options_that_cannot_be_are_usage_errors() {
+fn invalid_options_are_usage_errors() {
     for args in [
         &["train", "xor", "--steps", "0"][..],
         &["train", "xor", "--steps", "-1"],
@@ -168,7 +168,7 @@ fn options_that_cannot_be_are_usage_errors() {
 }
 
 #[test]
-fn cuda_is_refused_where_it_was_asked_for() {
+fn a_requested_gpu_that_cannot_be_used_is_an_error() {
     for device in ["cuda", "cuda:1"] {
         let message = refused(&["train", "xor", "--device", device]);
         assert!(
@@ -245,12 +245,12 @@ fn results_never_replace_what_the_command_reads() {
     fails(&["plan", &tabled, "--svg", &table], "the preset's data", &table);
     fails(&["bench", &preset, &tabled, "--graph", &preset], "the preset", &preset);
     fails(&["arena", &boxes, "--svg", &boxes], "the table", &boxes);
-    // The log grows beside its name, which must not replace a file either.
+    // The log is written beside its name, and must not replace a file there either.
     let part = at(&folder, "x.part");
     std::fs::copy(&tabled, &part).unwrap();
     let message = refused(&["train", &part, "--log", &at(&folder, "x")]);
     assert!(message.contains("would replace the preset"), "{message}");
-    // A run that continues may renew its own checkpoint.
+    // A run that continues may replace its own checkpoint.
     super::succeed(&["train", &tabled, "--steps", "6", "--resume", &checkpoint, "--checkpoint", &checkpoint]);
 }
 
@@ -340,7 +340,7 @@ fn batches_must_fit() {
 }
 
 #[test]
-fn a_number_that_an_option_does_not_take_is_reported_in_words() {
+fn a_number_that_an_option_does_not_accept_is_explained() {
     for (option, wrong, wanted) in [
         ("--steps", &["ten", "-1"][..], "expected a whole number, at least 1"),
         ("--seed", &["1.5"], "expected a whole number, at least 0"),
@@ -431,7 +431,7 @@ fn all_mistakes_of_a_preset_are_reported_at_once() {
 }
 
 #[test]
-fn mistakes_of_shape_are_reported_beside_those_of_fields() {
+fn mistakes_of_shape_are_reported_together_with_those_of_fields() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{ "version": 1, "name": "n", "input": { "shape": [3, 8, 8], "batch": 4 },
       "layers": [
@@ -450,7 +450,7 @@ fn mistakes_of_shape_are_reported_beside_those_of_fields() {
         "optimizer.type",
     ];
     assert_eq!(found, wanted);
-    // The output of a network without weights is held against the loss, whatever else is wrong.
+    // The output of a network without weights is compared with the loss, even if there are other mistakes.
     let text = r#"{ "version": 1, "name": "n", "input": { "shape": [3, 8, 8], "batch": 4 },
       "layers": [{ "type": "dropout", "rate": "half" }, { "type": "dropout", "rate": 1 }],
       "loss": { "type": "softmax_cross_entropy" }, "optimizer": { "type": "adam", "lr": 0.1 } }"#;
@@ -460,7 +460,7 @@ fn mistakes_of_shape_are_reported_beside_those_of_fields() {
 }
 
 #[test]
-fn a_field_that_cannot_be_read_makes_no_other_mistakes() {
+fn an_unreadable_field_causes_no_further_mistakes() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{ "version": 1, "name": "n", "input": { "shape": [4, 8, 8], "batch": 4 },
       "layers": [

@@ -1,22 +1,23 @@
-//! Names that nearly exist, numbers in the environment, and where a result can be used.
+//! Names that are similar to existing ones, numbers in the environment, and the use of a command's result by another
+//! one.
 
 use super::{at, command, refused, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Output;
 
-/// The program with a folder of its own for runs, started in this folder.
+/// The program with a separate folder for runs, started in this folder.
 fn run(folder: &Path, args: &[&str]) -> Output {
     command(args).current_dir(folder).env("STEPGRAPH_RUNS", folder.join("runs")).output().unwrap()
 }
 
 #[test]
-fn a_misspelt_preset_is_answered_with_the_right_one() {
+fn a_misspelt_preset_is_reported_with_a_similar_name() {
     for args in [&["train", "digits-mpl"][..], &["plan", "Digits-MLP"], &["plan", "digits-mlp.json"]] {
         let message = refused(args);
         assert!(message.contains("did you mean \"digits-mlp\"? bundled are "), "{message}");
     }
-    assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? there are "));
+    assert!(refused(&["presets", "spiral"]).contains("did you mean \"spirals\"? the bundled presets are "));
     assert!(!refused(&["train", "no-such-preset"]).contains("did you mean"));
     if cfg!(feature = "studio") {
         assert!(refused(&["studio", "spiral"]).contains("did you mean \"spirals\"?"));
@@ -31,7 +32,7 @@ fn a_misspelt_preset_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn a_misspelt_run_is_answered_with_the_right_one() {
+fn a_misspelt_run_is_reported_with_a_similar_name() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     let refused = |args: &[&str]| was_refused(args, &run(here, args));
@@ -47,7 +48,7 @@ fn a_misspelt_run_is_answered_with_the_right_one() {
 }
 
 #[test]
-fn a_number_of_threads_that_is_none_is_refused() {
+fn an_invalid_number_of_threads_is_refused() {
     let with = |args: &[&str], value: &str| command(args).env("STEPGRAPH_THREADS", value).output().unwrap();
     for value in ["abc", "0", "9999"] {
         for args in [&["train", "xor", "--steps", "1"][..], &["plan", "xor"], &["bench", "xor"], &["verify", "xor"]] {
@@ -58,7 +59,7 @@ fn a_number_of_threads_that_is_none_is_refused() {
             );
             assert!(message.contains("unset it"), "{message}");
         }
-        // What makes no step works as ever, and the doctor says what is wrong.
+        // Commands that run no step work as usual, and `doctor` reports the wrong value.
         succeeded(&["presets"], &with(&["presets"], value));
         let report = succeeded(&["doctor"], &with(&["doctor", "--json"], value));
         let report: Value = serde_json::from_str(&report).unwrap();
@@ -84,14 +85,14 @@ fn the_preset_of_a_run_works_from_any_folder() {
     let printed = succeeded(&["runs"], &run(here, &["runs", "preset", "last"]));
     std::fs::write(elsewhere.path().join("q.json"), printed).unwrap();
     succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "3"]));
-    // The same data by another path is the same data to a run that is resumed.
+    // A resumed run accepts the same data under another path.
     let checkpoint = at(&folder, "c.ckpt");
     succeeded(&["train"], &run(here, &["train", "p.json", "--steps", "3", "--checkpoint", &checkpoint]));
     succeeded(&["train"], &run(elsewhere.path(), &["train", "q.json", "--steps", "5", "--resume", &checkpoint]));
 }
 
 #[test]
-fn hidden_runs_are_marked_where_all_are_listed() {
+fn hidden_runs_are_marked_if_all_are_listed() {
     let folder = tempfile::tempdir().unwrap();
     let here = folder.path();
     for _ in 0..2 {
@@ -106,7 +107,7 @@ fn hidden_runs_are_marked_where_all_are_listed() {
 }
 
 #[test]
-fn a_capsule_takes_its_data_from_one_place() {
+fn a_capsule_accepts_only_one_option_for_its_data() {
     let folder = tempfile::tempdir().unwrap();
     let file = at(&folder, "x.capsule");
     succeeded(&["capsule"], &run(folder.path(), &["capsule", "make", "xor", &file, "--steps", "1"]));
@@ -122,7 +123,7 @@ fn a_capsule_takes_its_data_from_one_place() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_standard_output_that_is_full_is_named() {
+fn a_full_standard_output_is_reported() {
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full");
     let Ok(_) = full() else {
         println!("skipped: this system has no /dev/full");
@@ -141,7 +142,7 @@ fn a_standard_output_that_is_full_is_named() {
 }
 
 #[test]
-fn one_of_a_thing_is_no_plural() {
+fn a_single_item_is_singular() {
     let folder = tempfile::tempdir().unwrap();
     let rows = "a,b,y\n".to_owned() + &"1,2,0\n2,1,1\n".repeat(4);
     std::fs::write(folder.path().join("t.csv"), rows).unwrap();

@@ -1,9 +1,9 @@
-//! What commands say of data that the user may think otherwise of: `train` and `predict`, as text and as JSON.
+//! Notes about data that may surprise the user, from `train` and `predict`, as text and as JSON.
 
 use super::{at, command, stderr, succeeded};
 use serde_json::Value;
 
-/// A folder with a preset for this table, and the loss and the outputs that suit it.
+/// A folder with a preset for this table, with a suitable loss and outputs.
 fn place(table: &str, loss: &str, outputs: usize, more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let features = table.lines().next().unwrap().split(',').count() - 1;
@@ -18,7 +18,7 @@ fn place(table: &str, loss: &str, outputs: usize, more: &str) -> tempfile::TempD
     folder
 }
 
-/// The notes of `train` and those of `predict` with its weights; both say as text what they say as JSON.
+/// The notes of `train`, and those of `predict` with its weights; in both, text and JSON agree.
 fn notes(folder: &tempfile::TempDir) -> [Vec<String>; 2] {
     let (preset, weights) = (at(folder, "p.json"), at(folder, "w.safetensors"));
     let noted = |args: &[&str]| {
@@ -33,7 +33,7 @@ fn notes(folder: &tempfile::TempDir) -> [Vec<String>; 2] {
     [trained, noted(&["predict", &preset, "--init", &weights, "--json"])]
 }
 
-/// The notes that say something else than that features are standardised, or which samples are answered.
+/// The notes, except those about standardised features and about which samples are evaluated.
 fn remarkable(notes: &[String]) -> Vec<&str> {
     let usual = |n: &&str| !n.starts_with("features are standardised") && !n.starts_with("the samples are those");
     notes.iter().map(String::as_str).filter(usual).collect()
@@ -60,7 +60,7 @@ fn a_table_without_a_header_and_one_with_equal_names_are_noted() {
     let bare = place(&rows, "softmax_cross_entropy", 2, "");
     for found in notes(&bare) {
         let found = remarkable(&found);
-        assert!(found.len() == 1 && found[0].contains("columns are taken by position"), "{found:?}");
+        assert!(found.len() == 1 && found[0].contains("columns are identified by position"), "{found:?}");
     }
     let repeated = place(&format!("a,a,kind\n{rows}"), "softmax_cross_entropy", 2, "");
     for found in notes(&repeated) {

@@ -1,4 +1,4 @@
-//! `plan --json` and `arena`, checked by rules of their own.
+//! Checks `plan --json` and `arena` independently of the code that makes them.
 
 use super::{at, bundled, data_folder, json, listing, refused, run, stderr, stdout, succeed};
 use serde_json::Value;
@@ -7,7 +7,7 @@ fn number(value: &Value, name: &str) -> u64 {
     value[name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"))
 }
 
-/// The contract of the document: fields, sums, bounds, and no two buffers in the same bytes at the same time.
+/// The properties of the document: fields, sums, bounds, and no two buffers in the same bytes at the same time.
 fn check_document(name: &str, doc: &Value) {
     let ops = doc["ops"].as_array().unwrap();
     let buffers = doc["buffers"].as_array().unwrap();
@@ -43,7 +43,7 @@ fn check_document(name: &str, doc: &Value) {
 }
 
 #[test]
-fn every_bundled_plan_keeps_its_promises() {
+fn every_bundled_plan_is_consistent() {
     for name in bundled() {
         let doc = json(&["plan", name, "--json"]);
         check_document(name, &doc);
@@ -64,7 +64,7 @@ fn every_bundled_plan_keeps_its_promises() {
 }
 
 #[test]
-fn a_plan_by_one_planner_keeps_its_promises_too() {
+fn a_plan_by_one_planner_is_consistent_too() {
     for planner in ["greedy_by_size", "lowest_by_area", "greedy_by_duration"] {
         let doc = json(&["plan", "digits-residual", "--json", "--planner", planner]);
         check_document(planner, &doc);
@@ -95,7 +95,7 @@ fn the_program_after_any_pass_is_shown_with_what_the_pass_changed() {
     let passes = list["passes"].as_array().unwrap();
     let runs: Vec<&Value> = passes.iter().filter(|pass| pass["runs"] == true).collect();
     assert!(runs.len() > 8 && passes.iter().any(|pass| pass["runs"] == false && pass.get("did").is_none()));
-    // Each pass begins with what the one before it ended with.
+    // Each pass starts with the program that the preceding one ended with.
     for pair in runs.windows(2) {
         assert_eq!(pair[0]["did"]["after"], pair[1]["did"]["before"], "{}", pair[1]["name"]);
     }
@@ -116,11 +116,11 @@ fn the_program_after_any_pass_is_shown_with_what_the_pass_changed() {
     assert!(refused(&with(&["--dot"])).contains("--pass"));
     assert!(refused(&with(&["--pass", "loss_scaling"])).contains("it runs on a GPU in f16"));
     let elsewhere = ["plan", "digits-mlp", "--stage", "arena", "--pass", "fuse_bias"];
-    assert!(refused(&elsewhere).contains("--pass belongs to --stage passes"));
+    assert!(refused(&elsewhere).contains("--pass can be used only with --stage passes"));
 }
 
 #[test]
-fn pictures_are_whole_files() {
+fn pictures_are_complete_files() {
     let folder = tempfile::tempdir().unwrap();
     let path = at(&folder, "arena.svg");
     succeed(&["plan", "iris", "--stage", "arena", "--svg", &path]);
@@ -129,7 +129,7 @@ fn pictures_are_whole_files() {
     assert_eq!(listing(folder.path()), ["arena.svg"]);
 }
 
-/// Reads `id,lower,upper,size,offset` and gives the height, once no two rows overlap.
+/// Reads `id,lower,upper,size,offset`, checks that no two rows overlap, and returns the height.
 fn check_rows(text: &str, source: &str) -> u64 {
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("id,lower,upper,size,offset"));
@@ -226,7 +226,7 @@ fn the_steps_of_two_paths_are_compared() {
         operations.iter().map(|operation| number(operation, "count")).sum::<u64>()
     };
     let figures = |side: usize, name: &str| number(&doc["figures"][side], name);
-    // What both have in common is the same number.
+    // Numbers that both contain are equal.
     assert_eq!(figures(0, "operations") - count(0), figures(1, "operations") - count(1));
     for (side, path) in ["L1=0", "L1=1"].into_iter().enumerate() {
         let alone = json(&["plan", "early-exit", "--device", "cpu", "--path", path, "--json"]);

@@ -1,9 +1,9 @@
-//! `predict`: the figures of given weights, every sample's probabilities, and forecasts of series.
+//! `predict`: the metrics of given weights, every sample's probabilities, and forecasts of series.
 
 use super::{at, json, refused, succeed};
 
 #[test]
-fn saved_weights_answer_as_their_run_did() {
+fn saved_weights_give_the_same_metrics_as_their_run() {
     let folder = tempfile::tempdir().unwrap();
     let (weights, answers) = (at(&folder, "w.safetensors"), at(&folder, "answers.csv"));
     let trained = json(&["train", "circles", "--steps", "200", "--save", &weights, "--json"]);
@@ -19,7 +19,7 @@ fn saved_weights_answer_as_their_run_did() {
     assert!((found["accuracy"].as_f64().unwrap() - right).abs() < 1e-9);
     let recall = cell(1, 1) as f64 / (cell(1, 0) + cell(1, 1)) as f64;
     assert!((found["classes"][1]["recall"].as_f64().unwrap() - recall).abs() < 1e-9);
-    // The file says the same, sample by sample.
+    // The file contains the same, sample by sample.
     let text = std::fs::read_to_string(&answers).unwrap();
     let mut lines = text.lines();
     assert_eq!(lines.next(), Some("sample,target,predicted,p_0,p_1"));
@@ -36,7 +36,7 @@ fn saved_weights_answer_as_their_run_did() {
 }
 
 #[test]
-fn values_are_answered_too() {
+fn predicted_values_are_reported_too() {
     let folder = tempfile::tempdir().unwrap();
     let (weights, answers) = (at(&folder, "w.safetensors"), at(&folder, "answers.csv"));
     succeed(&["train", "regression", "--steps", "50", "--save", &weights]);
@@ -82,13 +82,13 @@ fn texts_have_a_perplexity() {
     assert!((of("bits_per_token") - of("perplexity").log2()).abs() < 1e-9, "{found}");
     let message = succeed(&["predict", &path, "--init", &weights]);
     assert!(message.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
-    // Of classes of something else there is none.
+    // Nothing was predicted to be of these classes.
     succeed(&["train", "xor", "--steps", "5", "--save", &weights]);
     assert!(json(&["predict", "xor", "--init", &weights, "--json"])["perplexity"].is_null());
 }
 
 #[test]
-fn a_series_is_forecast_beside_what_came_in_its_own_units() {
+fn a_series_is_forecast_in_its_own_units_beside_the_actual_values() {
     let folder = tempfile::tempdir().unwrap();
     // A sine of 12 lines, and ten times as much around 500.
     let line = |i: usize| {
@@ -117,7 +117,7 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
     let rms = |column: &serde_json::Value, key: &str| column[key].as_f64().unwrap();
     let ratio = rms(high, "repeated_rmse") / rms(low, "repeated_rmse");
     assert!((ratio - 10.0).abs() < 1e-3 && rms(low, "rmse") < rms(low, "repeated_rmse"), "{forecast}");
-    // The lines of the file are there again.
+    // The file contains the lines of the data.
     let windows = forecast["windows"].as_array().unwrap();
     let value = |v: &serde_json::Value, line: usize, c: usize| v[line][c].as_f64().unwrap();
     for window in windows {
@@ -141,7 +141,7 @@ fn a_series_is_forecast_beside_what_came_in_its_own_units() {
 }
 
 #[test]
-fn answers_of_yes_and_no_have_probabilities() {
+fn yes_or_no_predictions_have_probabilities() {
     let folder = tempfile::tempdir().unwrap();
     let [weights, answers, preset] = ["w.safetensors", "answers.csv", "yes-or-no.json"].map(|name| at(&folder, name));
     std::fs::write(&preset, include_str!("../../data/yes-or-no.json")).unwrap();

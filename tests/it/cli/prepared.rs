@@ -1,5 +1,5 @@
-//! Weights carry how their samples were prepared and divided: what `predict`, `train --resume`, exports and capsules
-//! make of it.
+//! Weights contain how their samples were prepared and divided: how `predict`, `train --resume`, exports and capsules
+//! use that.
 
 use super::{at, command, stderr, stdout, succeeded, was_refused};
 use serde_json::Value;
@@ -93,7 +93,7 @@ impl Place {
 const WEIGHTS: [[&str; 2]; 3] = [["--run", "last"], ["--init", "w.safetensors"], ["--init", "c.ckpt"]];
 
 #[test]
-fn weights_answer_for_what_their_own_run_held_out() {
+fn weights_are_evaluated_on_what_their_own_run_held_out() {
     let place = Place::new();
     let trained = place.trained();
     for weights in WEIGHTS {
@@ -106,7 +106,7 @@ fn weights_answer_for_what_their_own_run_held_out() {
         let text = std::fs::read_to_string(place.path().join("answers.csv")).unwrap();
         let samples: Vec<usize> = text.lines().skip(1).map(|l| l.split(',').next().unwrap().parse().unwrap()).collect();
         assert!(samples.into_iter().eq(70..120), "{weights:?}: {text}");
-        // The same options, and a seed that changes nothing of the last samples, say nothing new.
+        // The same options, and a seed that does not affect the last samples, cause no new message.
         let same = ask(&["--held-out", "50", "--split", "last", "--seed", "8"]);
         assert_eq!(same["loss"], found["loss"]);
         for options in [&["--held-out", "60"][..], &["--split", "shuffled"]] {
@@ -152,7 +152,7 @@ fn another_file_is_prepared_as_the_training_file_was() {
     assert!(message.contains("ignored: \"note\"") && message.contains("trained on other data"), "{message}");
     let divided = place.json(&["predict", &moved, "--run", "last", "--held-out", "10", "--split", "last", "--json"]);
     assert_eq!((&divided["samples"], &divided["part"]), (&10.into(), &"held_out".into()));
-    // What does not fit is named.
+    // Data that do not fit are named in the message.
     let lacking = place.other("lacking", &table(0..9, "a,c,answer"));
     let message = place.refused(&["predict", &lacking, "--run", "last"]);
     assert!(message.contains("no column \"b\"") && message.contains("lacking.csv"), "{message}");
@@ -171,7 +171,7 @@ fn another_file_is_prepared_as_the_training_file_was() {
 }
 
 #[test]
-fn weights_of_older_versions_answer_and_say_what_is_assumed() {
+fn weights_of_older_versions_are_evaluated_with_a_note_about_assumptions() {
     let place = Place::new();
     place.json(&["train", "table.json", "--save", "w.safetensors", "--json"]);
     let file = stepgraph::train::read_tensors(&place.path().join("w.safetensors")).unwrap();
@@ -183,7 +183,7 @@ fn weights_of_older_versions_answer_and_say_what_is_assumed() {
     assert!(stderr(&output).contains("does not say how its samples were prepared"), "{}", stderr(&output));
     let output = place.run(&["predict", "table.json", "--init", "w.safetensors"]);
     assert!(!stderr(&output).contains("does not say"), "{}", stderr(&output));
-    // Its split can be named, and another one is another answer.
+    // The same split can be requested, and another one gives another result.
     let last = ["predict", "table.json", "--init", "old.safetensors", "--split", "last", "--held-out", "7", "--json"];
     assert_eq!(place.json(&last)["samples"], 7);
     let output = place.run(&["export", "table.json", "old.onnx", "--weights", "old.safetensors"]);
@@ -191,7 +191,7 @@ fn weights_of_older_versions_answer_and_say_what_is_assumed() {
 }
 
 #[test]
-fn answers_go_to_standard_output_alone() {
+fn predictions_can_be_the_only_standard_output() {
     let place = Place::new();
     place.trained();
     let output = place.run(&["predict", "table.json", "--run", "last", "--out", "-"]);
@@ -205,7 +205,7 @@ fn answers_go_to_standard_output_alone() {
     assert!(message.contains("--out - and --json both write to standard output"), "{message}");
 }
 
-/// The lines of a PyTorch script that say what its samples and outputs are.
+/// The lines of a PyTorch script about its samples and outputs.
 fn meaning_of(script: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(script).unwrap();
     let says = |line: &&str| ["CLASSES = ", "MEAN = ", "SCALE = "].iter().any(|name| line.starts_with(name));
@@ -213,12 +213,12 @@ fn meaning_of(script: &Path) -> Vec<String> {
 }
 
 #[test]
-fn exports_say_what_the_weights_were_trained_with() {
+fn exports_contain_how_the_weights_were_trained() {
     let place = Place::new();
     place.trained();
     succeeded(&["export"], &place.run(&["export", "last", "before.onnx"]));
     succeeded(&["export"], &place.run(&["export", "last", "before.py"]));
-    // Other rows stand in the file now.
+    // Now the file contains other rows.
     place.write("table.csv", &table((0..120usize).filter(|i| i.is_multiple_of(2)), "c,answer,b,a"));
     for (name, what) in [("run", &["last"][..]), ("preset", &["table.json", "--weights", "w.safetensors"])] {
         for kind in ["onnx", "py", "safetensors"] {
@@ -230,11 +230,11 @@ fn exports_say_what_the_weights_were_trained_with() {
         let meaning = meaning_of(&place.path().join(format!("{name}.py")));
         assert_eq!(meaning, meaning_of(&place.path().join("before.py")));
         assert!(meaning.len() == 3 && meaning.iter().any(|l| l.contains("no") && l.contains("yes")), "{meaning:?}");
-        // Exported weights say it too.
+        // Exported weights contain it too.
         let args = ["predict", "table.json", "--init", &format!("{name}.safetensors"), "--json"];
         assert_eq!(place.json(&args)["accuracy"], 1.0);
     }
-    // Without its data, a network is still exported.
+    // A network can be exported without its data.
     std::fs::remove_file(place.path().join("table.csv")).unwrap();
     succeeded(&["export"], &place.run(&["export", "last", "gone.onnx"]));
 }
@@ -243,7 +243,7 @@ fn exports_say_what_the_weights_were_trained_with() {
 fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     let place = Place::new();
     place.json(&["train", "table.json", "--checkpoint", "c.ckpt", "--json"]);
-    // The held-out part is that of one class, whose own mean would hide what determines it.
+    // The held-out part has only one class; its own mean would hide what determines the class.
     place.write("table.csv", &table((0..240usize).filter(|i| i.is_multiple_of(2)), "a,b,c,answer"));
     let resumed = place.json(&["train", "table.json", "--resume", "c.ckpt", "--steps", "200", "--json"]);
     assert_eq!((&resumed["held_out"], &resumed["maybe_trained"]["accuracy"]), (&Value::Null, &1.0.into()));
@@ -254,13 +254,13 @@ fn a_run_that_is_resumed_prepares_its_samples_as_before() {
     assert!(message.contains("no column \"c\""), "{message}");
 }
 
-/// The table that a run is resumed with: half of its 120 rows are others.
+/// The table for resuming a run: half of its 120 rows differ.
 fn other_rows() -> String {
     table((0..240usize).filter(|i| i % 4 < 2), "a,b,c,answer")
 }
 
 #[test]
-fn what_may_have_been_trained_on_before_is_never_called_held_out() {
+fn samples_that_may_have_been_trained_on_are_never_called_held_out() {
     let place = Place::new();
     place.json(&["train", "table.json", "--checkpoint", "c.ckpt", "--json"]);
     place.write("table.csv", &other_rows());
@@ -294,7 +294,7 @@ fn what_may_have_been_trained_on_before_is_never_called_held_out() {
     succeeded(&["export"], &place.run(&["export", "last", "run.csv"]));
     let csv = std::fs::read_to_string(place.path().join("run.csv")).unwrap();
     assert!(csv.contains(",maybe_trained_loss,") && !csv.contains("held_out"), "{csv}");
-    // A second part with the samples of the first one before, and a run that begins from the weights, know it too.
+    // A second part with the original samples, and a run that starts from the weights, know it too.
     place.json(&["train", "table.json", "--resume", "d.ckpt", "--steps", "220", "--save", "e.safetensors", "--json"]);
     doubtful(["--init", "e.safetensors"], 24);
     place.json(&[
@@ -311,7 +311,7 @@ fn what_may_have_been_trained_on_before_is_never_called_held_out() {
     doubtful(["--init", "f.safetensors"], 24);
     succeeded(&["export"], &place.run(&["export", "table.json", "g.safetensors", "--weights", "f.safetensors"]));
     doubtful(["--init", "g.safetensors"], 24);
-    // The rows of the very first part are no other data.
+    // The rows of the very first part are not other data.
     place.write("table.csv", &table(0..120, "a,b,c,answer"));
     doubtful(["--init", "w.safetensors"], 120);
 }
@@ -326,7 +326,7 @@ fn a_run_from_other_weights_holds_out_what_these_held_out() {
         place.json(&["predict", "table.json", "--init", "x.safetensors", "--json"])["part"].clone()
     };
     assert_eq!(part(&[]), "held_out");
-    // Other samples are held out: those before were trained on.
+    // Other samples are held out, and those were trained on before.
     assert_eq!(part(&["--seed", "4"]), "maybe_trained");
     assert_eq!(part(&["--split", "last"]), "maybe_trained");
     assert_eq!(part(&["--held-out", "9"]), "maybe_trained");

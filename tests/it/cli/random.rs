@@ -1,16 +1,16 @@
-//! `verify --random`: what it prints, writes and ends with.
+//! `verify --random`: its output, its files and its exit status.
 
 use super::{at, command, json, listing, refused, succeed};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 #[test]
-fn random_networks_are_proved_and_counted() {
+fn random_networks_are_verified_and_counted() {
     let report = json(&["verify", "--random", "3", "--seed", "5", "--device", "cpu", "--replays", "10", "--json"]);
-    assert_eq!((&report["networks"], &report["first"]), (&3.into(), &5.into()));
+    assert_eq!((&report["networks"], &report["seed"]), (&3.into(), &5.into()));
     assert!(report["passed"] == true && report["failures"].as_array().unwrap().is_empty(), "{report}");
     let checks = report["checks"].as_array().unwrap();
-    let kernels = checks.iter().find(|c| c["check"].as_str().unwrap().starts_with("each kernel")).unwrap();
+    let kernels = checks.iter().find(|c| c["name"].as_str().unwrap().starts_with("each kernel")).unwrap();
     assert!(kernels["passed"] == 3 && kernels["precision"] == "f32", "{kernels}");
     let ratio = kernels["worst_ratio"].as_f64().unwrap();
     assert!(ratio > 0.0 && ratio <= 1.0, "{kernels}");
@@ -22,7 +22,7 @@ fn random_networks_are_proved_and_counted() {
 }
 
 #[test]
-fn a_place_that_cannot_be_written_is_refused_before_the_first_network() {
+fn an_unwritable_path_is_refused_before_the_first_network() {
     let folder = tempfile::tempdir().unwrap();
     let message = refused(&["verify", "--random", "1000000", "--device", "cpu", "--out", &at(&folder, "none/a.json")]);
     assert!(message.contains("the smallest network that fails cannot be written there"), "{message}");
@@ -32,11 +32,11 @@ fn a_place_that_cannot_be_written_is_refused_before_the_first_network() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_after_the_current_check_with_what_was_found() {
+fn a_signal_ends_after_the_current_check_and_prints_the_results() {
     let args = ["verify", "--random", "1000000", "--device", "cpu", "--json"];
     let mut child = command(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap());
-    // The second line is of the progress, behind the choice of the device.
+    // The second line is the progress, after the choice of the device.
     let mut first = String::new();
     for _ in 0..2 {
         lines.read_line(&mut first).unwrap();

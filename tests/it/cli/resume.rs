@@ -1,11 +1,10 @@
-//! `train --resume`: what a run takes from its checkpoint and what from its preset, and that a killed run can always be
-//! resumed.
+//! `train --resume`: what a run uses of its checkpoint and of its preset, and that a killed run can always be resumed.
 
 use super::{at, json, listing, refused, run, stderr, succeed};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A preset as digits-mlp, with one field of the optimizer changed.
+/// The preset digits-mlp with one field of the optimizer changed.
 fn with_optimizer(folder: &tempfile::TempDir, name: &str, field: &str, value: Value) -> String {
     let mut preset: Value = serde_json::from_str(&succeed(&["presets", "digits-mlp"])).unwrap();
     preset["optimizer"][field] = value;
@@ -68,7 +67,7 @@ fn the_log_of_another_run_is_refused_before_the_first_step() {
     assert!(message.contains("other.jsonl belongs to another run: its line of step 20 has loss "), "{message}");
     assert!(message.contains("give another name for the log") && !message.contains("step 21"), "{message}");
     assert_eq!((std::fs::read(&other).unwrap(), listing(folder.path())), (before, names));
-    // Its own log may continue beyond the checkpoint: what is made again is removed, and that is said.
+    // Its own log may extend beyond the checkpoint: the lines of repeated steps are removed, and this is reported.
     let resume = |steps: &str| run(&["train", "xor", "--steps", steps, "--resume", &half, "--log", &log]);
     assert!(!stderr(&resume("30")).contains("removed"));
     let message = stderr(&resume("25"));
@@ -115,18 +114,18 @@ fn a_name_that_is_too_long_is_refused_before_the_first_step() {
     ] {
         assert!(refused(args).contains("long"), "{args:?}");
     }
-    // Of three files the first is not written either.
+    // If one of three files cannot be written, none is.
     let script = at(&folder, &format!("{}.py", "n".repeat(240)));
     assert!(refused(&["export", "xor", &script]).contains("long"));
     assert_eq!(listing(folder.path()), ["w"]);
-    // Temporary names are short: the longest name that the system allows is fine.
+    // Temporary names are short, so that the longest name of the system works.
     let longest = "n".repeat(255);
     succeed(&["train", "xor", "--steps", "3", "--save", &at(&folder, &longest)]);
     assert_eq!(listing(folder.path()), [longest.as_str(), "w"]);
 }
 
 #[test]
-fn what_a_killed_program_left_half_written_is_removed_at_the_next_start() {
+fn incomplete_files_of_a_killed_program_are_removed_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let left = at(&folder, ".stepgraph-AbCdEf.part");
     std::fs::write(&left, "half").unwrap();
@@ -143,7 +142,7 @@ mod killed {
     use std::process::Stdio;
     use std::time::{Duration, Instant};
 
-    /// The last whole line's step in a log, or in what a killed run left of it.
+    /// The step of the last complete line in a log, or in the unfinished log of a killed run.
     fn last_step(log: &str) -> u64 {
         let text = std::fs::read_to_string(format!("{log}.part")).or_else(|_| std::fs::read_to_string(log)).unwrap();
         let whole = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
@@ -164,7 +163,7 @@ mod killed {
             let before = std::fs::metadata(&checkpoint).and_then(|m| m.modified()).ok();
             let mut command = command(&[&endless[..], &results, more].concat());
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            // Until there is a new checkpoint, and then for a time that is another one in every round.
+            // Until there is a new checkpoint, and then for a time that varies from round to round.
             let started = Instant::now();
             while std::fs::metadata(&checkpoint).and_then(|m| m.modified()).ok() == before {
                 assert!(started.elapsed() < Duration::from_secs(60), "round {round} wrote no checkpoint");
@@ -216,7 +215,7 @@ mod killed {
             message.contains("was interrupted at step") && message.contains("ended before its first checkpoint"),
             "{message}"
         );
-        assert!(message.contains("train it anew"), "{message}");
+        assert!(message.contains("train it again"), "{message}");
         let shown = super::super::stdout(&in_place(&["runs", "show", "last"]).output().unwrap());
         assert!(
             shown.contains("ended before its first checkpoint") && shown.contains("stepgraph runs preset"),
@@ -226,9 +225,9 @@ mod killed {
         for path in [own.join("checkpoint.safetensors"), own.clone()] {
             let args = ["train", "xor", "--steps", "9", "--resume", path.to_str().unwrap()];
             let message = super::super::was_refused(&args, &in_place(&args).output().unwrap());
-            assert!(message.contains("has no checkpoint") && message.contains("train it anew"), "{message}");
+            assert!(message.contains("has no checkpoint") && message.contains("train it again"), "{message}");
         }
-        // The folder of a run that has one names it.
+        // The folder of a run that has a checkpoint is proposed.
         let whole = ["train", "xor", "--steps", "9", "--keep"];
         assert!(in_place(&whole).output().unwrap().status.success());
         let folders = std::fs::read_dir(&runs).unwrap().flatten().map(|e| e.path());

@@ -1,4 +1,4 @@
-//! Signals that end a command: 128 and the signal's number as exit status, and what was saved.
+//! Signals that end a command: 128 and the signal's number as exit status, and the saved results.
 #![cfg(unix)]
 
 use super::files::{signal, spawn, wait_for_steps};
@@ -22,13 +22,13 @@ fn a_run_without_results_says_that_nothing_was_saved() {
         lines.read_to_string(&mut message).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(status), "{message}");
         assert!(message.contains("stopped after step ") && message.contains("nothing was saved; --save"), "{message}");
-        // What ends the run at once is reported in words that fit how the signal came.
+        // The message about how to end the run at once fits the signal.
         assert_eq!(message.contains("press Ctrl+C again"), name == "INT", "{message}");
         assert!(name == "INT" || message.contains(&format!("SIG{name}")), "{message}");
     }
 }
 
-/// Whether this process ignores a signal, which its children inherit; false where the system does not say so.
+/// Whether this process ignores a signal, which its children inherit; false if the system does not report it.
 fn is_ignored(number: u32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -42,7 +42,7 @@ fn a_finished_run_has_status_0() {
 
 #[test]
 fn a_run_that_has_made_no_step_ends_at_once() {
-    // A preset on a pipe is read until the pipe is closed: the run waits there.
+    // A preset from a pipe is read until the pipe is closed, so the run waits there.
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("preset.json");
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -1,4 +1,4 @@
-//! Mistakes are reported at once: those of shape behind a block, and those of data beside those of the network.
+//! Mistakes are reported at once: those of shapes after a block, and those of data together with those of the network.
 
 use super::{at, listing, refused, succeed};
 
@@ -10,7 +10,7 @@ fn preset(layers: &str, data: &str) -> String {
     )
 }
 
-/// The paths of the mistakes in a document that a command reports, in order, and all that it says.
+/// The paths of the mistakes in a document that a command reports, in order, and its whole output.
 fn refusal(folder: &tempfile::TempDir, command: &[&str], text: &str) -> (Vec<String>, String) {
     let path = at(folder, "p.json");
     std::fs::write(&path, text).unwrap();
@@ -27,14 +27,14 @@ fn paths(layers: &str) -> Vec<String> {
 const WIDER: &str = r#"{ "type": "conv2d", "filters": 5, "kernel": 3, "padding": "same" }"#;
 
 #[test]
-fn shapes_behind_a_block_that_is_wrong_are_checked_too() {
+fn shapes_after_an_invalid_block_are_checked_too() {
     let residual = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}"#);
     let repeat = format!(r#"{{ "type": "repeat", "times": 2, "layers": [{WIDER}] }}"#);
     let large = r#"{ "type": "max_pool2d", "size": 9 }"#;
-    // Both blocks must give [3, 8, 8], on which a window of 9 has no room.
+    // Both blocks must return [3, 8, 8], which is too small for a window of 9.
     let wanted = ["layers[0].layers", "layers[1].layers", "layers[2].size"];
     assert_eq!(paths(&format!("{residual}, {repeat}, {large}")), wanted);
-    // A mistake inside a block is none of what follows it, and hides nothing of that.
+    // A mistake inside a block is not a mistake of what follows it, and hides none of those.
     let inner = format!(r#"{{ "type": "residual", "layers": [{large}, {WIDER}] }}"#);
     let outer = format!(r#"{{ "type": "residual", "layers": [{residual}, {WIDER}] }}"#);
     let wanted =
@@ -47,8 +47,8 @@ fn shapes_behind_a_block_that_is_wrong_are_checked_too() {
 }
 
 #[test]
-fn what_is_not_known_behind_a_block_is_no_mistake() {
-    // What a block that is not repeated gives is not known, so nothing is said of the window behind it.
+fn unknown_shapes_after_a_block_are_not_mistakes() {
+    // The output of a block that is not repeated is not known, so nothing is reported about the window after it.
     let once = r#"{ "type": "repeat", "times": 1, "layers": [{ "type": "max_pool2d", "size": 9 }] }"#;
     let behind = r#"{ "type": "max_pool2d", "size": 9 }"#;
     assert_eq!(paths(&format!("{once}, {behind}")), ["layers[0].layers[0].size"]);
@@ -62,7 +62,7 @@ fn what_is_not_known_behind_a_block_is_no_mistake() {
 }
 
 #[test]
-fn missing_files_of_data_are_reported_beside_the_network() {
+fn missing_data_files_are_reported_together_with_the_network() {
     let folder = tempfile::tempdir().unwrap();
     let block = format!(r#"{{ "type": "residual", "layers": [{WIDER}] }}, {{ "type": "global_avg_pool" }}"#);
     let npy = r#", "data": { "type": "npy", "x": "x.npy", "y": "y.npy" }"#;
@@ -72,14 +72,14 @@ fn missing_files_of_data_are_reported_beside_the_network() {
         assert!(message.contains("p.json has 3 mistakes:") && message.contains("x.npy: cannot be read"), "{message}");
         assert!(message.contains("y.npy: cannot be read") && message.contains("the preset's folder"), "{message}");
     }
-    // Fields that cannot be read and the files of others are one list as well.
+    // Unreadable fields and missing files are reported in one list as well.
     let unread = preset(r#"{ "type": "dense", "units": "many" }"#, npy);
     assert_eq!(refusal(&folder, &["train"], &unread).0, ["layers[0].units", "data", "data"]);
-    // Where batches are given, or none are needed, the files do not matter.
+    // If batches are given, or no data are needed, the files do not matter.
     let batches = ["train", "--batches", "none.safetensors"];
     assert_eq!(refusal(&folder, &batches, &preset(&block, npy)).0, ["layers[0].layers"]);
     assert_eq!(refusal(&folder, &["bench"], &preset(&block, npy)).0, ["layers[0].layers"]);
-    // A network without mistakes is planned without its data, and where it is trained all missing files are named.
+    // A network without mistakes is planned without its data, and when it is trained, all missing files are named.
     let sound = preset(r#"{ "type": "global_avg_pool" }, { "type": "dense", "units": 2 }"#, npy);
     let path = at(&folder, "sound.json");
     std::fs::write(&path, &sound).unwrap();
@@ -89,7 +89,7 @@ fn missing_files_of_data_are_reported_beside_the_network() {
 }
 
 #[test]
-fn mistakes_in_data_are_reported_beside_the_network() {
+fn mistakes_in_data_are_reported_together_with_the_network() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,x,1\n5,6,1\n").unwrap();
     let flat = |layers: &str, more: &str| {
@@ -104,12 +104,12 @@ fn mistakes_in_data_are_reported_beside_the_network() {
     let (paths, text) = refusal(&folder, &["verify"], &flat(wrong, ""));
     assert_eq!(paths, ["layers[0].units", "input.shape"]);
     assert!(text.contains("found samples of shape [3], expected [2]"), "{text}");
-    // The number of classes is compared with an output, which is not known here; nor is a shape that is wrong itself.
+    // The number of classes is compared with an output that is not known here; a wrong shape is not compared either.
     std::fs::write(folder.path().join("t.csv"), "a,b,y\n1,2,0\n3,4,7\n5,6,1\n").unwrap();
     assert_eq!(refusal(&folder, &["train"], &flat(wrong, "")).0, ["layers[0].units"]);
     let shapeless = flat(r#"{ "type": "dense", "units": 2 }"#, "").replace("[2]", "[0]");
     assert_eq!(refusal(&folder, &["train"], &shapeless).0, ["input.shape"]);
-    // With a mistake in its fields, the data are not looked at.
+    // If its fields have mistakes, the data are not read.
     let field = flat(wrong, r#", "held_out": -1"#);
     assert_eq!(refusal(&folder, &["train"], &field).0, ["data.held_out", "layers[0].units"]);
 }

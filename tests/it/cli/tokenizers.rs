@@ -1,5 +1,4 @@
-//! Texts by the tokenizer of a file: trained on, continued, answered; the same tokens as in Python; and what is
-//! refused.
+//! Texts with the tokenizer of a file: training, continuing and evaluating; the same tokens as in Python; and errors.
 
 use super::{at, json, listing, python_with, refused, stderr, succeed};
 use std::process::Command;
@@ -15,7 +14,7 @@ fn text() -> String {
     files.join("\u{e4}\u{20ac}\u{1f980} <|endoftext|>\r\n\n")
 }
 
-/// A preset with a network of so many tokens, beside a text and a tokenizer.
+/// A preset with a network for this vocabulary size, beside a text and a tokenizer.
 fn preset(folder: &tempfile::TempDir, vocab: usize, tokens: &str) -> String {
     std::fs::write(at(folder, "t.txt"), text()).unwrap();
     std::fs::write(at(folder, "tokenizer.json"), TOKENIZER).unwrap();
@@ -61,7 +60,7 @@ fn a_network_is_trained_on_tokens_and_writes_text() {
     assert!(!first["text"].as_str().unwrap().is_empty());
     let answers = json(&["predict", &preset, "--init", &weights, "--json"]);
     assert!(answers["loss"].as_f64().unwrap() > 0.0, "{answers}");
-    // Another tokenizer gives the numbers another meaning.
+    // With another tokenizer the token numbers have another meaning.
     let other = TOKENIZER.replacen("\"a\":65,\"b\":66", "\"b\":65,\"a\":66", 1);
     assert_ne!(other, TOKENIZER);
     std::fs::write(at(&folder, "tokenizer.json"), other).unwrap();
@@ -81,7 +80,7 @@ fn a_network_is_trained_on_tokens_and_writes_text() {
 }
 
 #[test]
-fn what_is_wrong_is_said_at_its_place_and_nothing_is_written() {
+fn mistakes_are_reported_at_their_path_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let train = |vocab: usize, tokens: &str, change: &dyn Fn()| {
         let preset = preset(&folder, vocab, tokens);
@@ -113,7 +112,7 @@ fn what_is_wrong_is_said_at_its_place_and_nothing_is_written() {
 }
 
 #[test]
-fn tokens_are_those_of_python_on_a_long_text() {
+fn tokens_equal_those_of_python_for_a_long_text() {
     let python = match python_with("tokenizers") {
         Ok(python) => python,
         Err(why) => return println!("skipped: no Python with the package tokenizers in STEPGRAPH_PYTHON ({why})"),
@@ -138,7 +137,7 @@ fn tokens_are_those_of_python_on_a_long_text() {
     let set = load(&spec, &request, folder.path()).unwrap();
     let Samples::Windows(rows) = &set.inputs[0].values else { panic!("a text has windows") };
     assert_eq!(rows.tokens(), theirs.len() as u64);
-    // Each row has a token and the one behind it.
+    // Each row contains a token and the following one.
     let all: Vec<u32> = (0..rows.len() as u32).collect();
     let (first, second) = (rows.rows(&all, RowPart::Sample).unwrap(), rows.rows(&all, RowPart::Target).unwrap());
     let ours: Vec<i32> = first.iter().zip(&second).flat_map(|(a, b)| [*a, *b]).collect();

@@ -1,4 +1,4 @@
-//! `train`: its summary, its log, and that a run does not depend on how it is run.
+//! `train`: its summary, its log, and that the result of a run does not depend on how it is run.
 
 use super::{at, json, run, small, stderr, succeed};
 use serde_json::Value;
@@ -63,7 +63,7 @@ fn the_log_has_every_step_in_order() {
 }
 
 #[test]
-fn progress_is_a_few_plain_lines_where_there_is_no_terminal() {
+fn progress_is_a_few_plain_lines_without_a_terminal() {
     let output = run(&["train", "xor", "--steps", "500"]);
     let text = stderr(&output);
     let lines: Vec<&str> = text.lines().filter(|l| l.starts_with("step ")).collect();
@@ -161,7 +161,7 @@ fn a_run_continues_with_the_split_that_it_began_with() {
     }
     let output = run_on(with(&["--steps", "20", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
-    // Where every step was made before, the summary has no speed to report.
+    // If every step was made before, the summary has no speed.
     let output = run_on(with(&["--steps", "10", "--resume", &checkpoint]));
     assert!(output.status.success(), "{}", stderr(&output));
     let message = super::stdout(&output);
@@ -170,14 +170,14 @@ fn a_run_continues_with_the_split_that_it_began_with() {
 }
 
 #[test]
-fn evaluations_in_between_are_kept() {
+fn evaluations_during_a_run_are_in_the_summary() {
     let doc = json(&["train", "iris", "--steps", "50", "--eval-every", "20", "--json"]);
     let steps: Vec<u64> = doc["evaluations"].as_array().unwrap().iter().map(|e| e["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, [20, 40, 50]);
 }
 
 #[test]
-fn a_loss_that_runs_away_names_its_origin_and_keeps_the_log() {
+fn a_diverging_loss_names_its_origin_and_keeps_the_log() {
     let folder = small(6, &[0, 1, 2, 3]);
     let text = super::SMALL.replace("softmax_cross_entropy", "mse").replace("\"lr\": 0.1", "\"lr\": 1e6");
     std::fs::write(folder.path().join("wild.json"), text).unwrap();

@@ -1,5 +1,5 @@
-//! Tests that run in a process of their own, because a fault in a kernel may hang or break the device's context, and
-//! stays planted as long as its process lives.
+//! Tests that run in separate processes, because a fault in a kernel may hang or break the device's context, and exists
+//! as long as its process.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,19 +11,19 @@ use std::time::{Duration, Instant};
 pub struct Child<'a> {
     /// The test's whole name.
     pub test: &'static str,
-    /// What says to the test what to do.
+    /// The environment variable that tells the test what to do.
     pub variables: &'a [(&'static str, String)],
-    /// The folder in which everything is kept that the process compiles or times.
+    /// The folder for everything that the process compiles or times.
     pub cache: &'a Path,
-    /// A process that takes longer hangs, and is ended.
+    /// A process that takes longer is considered hung, and is killed.
     pub patience: Duration,
 }
 
-/// What came of a process.
+/// The result of a process.
 pub struct Ended {
     /// All that it printed.
     pub text: String,
-    /// Empty where the test passed, else how the process ended.
+    /// Empty if the test passed, otherwise how the process ended.
     pub how: String,
     pub seconds: f64,
 }
@@ -35,7 +35,7 @@ impl Child<'_> {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", self.test, "--nocapture", "--test-threads=1"]);
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
-        // Nothing that is compiled or timed with a fault comes near what the user keeps.
+        // Results that are compiled or timed with a fault must not get into the user's cache.
         command.env("STEPGRAPH_CACHE", self.cache).env("XDG_CACHE_HOME", self.cache).env("HOME", self.cache);
         command.env("STEPGRAPH_HIDE", "cudnn,cublaslt").env("STEPGRAPH_NO_TUNING", "1");
         let out = tempfile::NamedTempFile::new().unwrap();
@@ -60,14 +60,14 @@ impl Child<'_> {
 }
 
 impl Ended {
-    /// What follows a tag and a tabulator, in each line that has them.
+    /// The text after a tag and a tab, in each line that has them.
     pub fn after<'a>(&'a self, tag: &'a str) -> impl Iterator<Item = &'a str> {
         self.text.lines().filter_map(move |line| line.split_once(tag)?.1.strip_prefix('\t'))
     }
 }
 
-/// Does something for each number below `count`, `workers` at a time, as long as `goes_on`; gives what came of it, in
-/// the order of the numbers.
+/// Calls a function for each number below `count`, `workers` at a time, while `goes_on` returns true; returns the
+/// results in the order of the numbers.
 pub fn side_by_side<T: Send>(
     count: usize,
     workers: usize,
@@ -94,7 +94,7 @@ pub fn side_by_side<T: Send>(
     done.into_iter().map(|(_, found)| found).collect()
 }
 
-/// Processors of this machine.
+/// The number of processors of this machine.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }

@@ -1,9 +1,10 @@
-//! Networks whose steps, together, have every kernel of a GPU.
+//! Networks whose steps together use every kernel of a GPU.
 
 use super::recordings::PATHS;
 use super::{CLASSES, IMAGES, VALUES};
+use crate::nets::GATHERED;
 
-/// A classifier in TF32 whose weights are stepped where their gradients are made.
+/// A classifier in TF32 whose weights are updated by the operations that compute their gradients.
 pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
     "input": {"shape": [64], "batch": 64}, "layers": [
     {"type": "dense", "units": 96, "activation": "relu"}, {"type": "dense", "units": 96, "activation": "relu"},
@@ -11,12 +12,12 @@ pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32"
     "optimizer": {"type": "adamw", "lr": 0.001},
     "data": {"type": "digits", "held_out": 360, "split": "last"}, "train": {"steps": 1000}}"#;
 
-/// More classes than the end of a classifier is joined for: its loss has a kernel of its own.
+/// More classes than the fused end of a classifier supports: its loss has a separate kernel.
 pub const MANY: &str = r#"{"version": 1, "name": "many", "input": {"shape": [12], "batch": 6}, "layers": [
     {"type": "dense", "units": 20, "activation": "gelu"}, {"type": "dense", "units": 40}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.01}}"#;
 
-/// Many short parameters beside a long one: the blocks that update them form a cluster, and few threads add up the
+/// Many short parameters beside a long one: the blocks that update them form a cluster, and few threads combine the
 /// metrics of each parameter.
 pub const SEGMENTS: &str = r#"{"version": 1, "name": "segments", "input": {"shape": [46], "batch": 4}, "layers": [
     {"type": "dense", "units": 46, "activation": "tanh"}, {"type": "layer_norm"}, {"type": "layer_norm"},
@@ -24,19 +25,19 @@ pub const SEGMENTS: &str = r#"{"version": 1, "name": "segments", "input": {"shap
     {"type": "layer_norm"}, {"type": "layer_norm"}, {"type": "layer_norm"}, {"type": "layer_norm"}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// Attention on tensor cores with everything that it has: several tiles, shared heads, turned pairs, and dropout.
+/// Attention on tensor cores with all its features: several tiles, shared heads, rotary embedding, and dropout.
 pub const HEADS: &str = r#"{"version": 1, "name": "heads", "precision": "tf32",
     "input": {"shape": [70, 32], "batch": 2}, "layers": [
     {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.25},
     {"type": "dense", "units": 3}], "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// The same with factors of 16 bits, without what turns and drops.
+/// The same with factors of 16 bits, without rotary embedding and dropout.
 pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision": "bf16",
     "input": {"shape": [70, 48], "batch": 2}, "layers": [
     {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// A residual block whose sums are parts of a product and of the gradient of a normalisation.
+/// A residual block whose sums are fused into a product and into the gradient of a normalisation.
 pub const BLOCK: &str = r#"{"version": 1, "name": "block", "input": {"shape": [24], "batch": 12}, "layers": [
     {"type": "dense", "units": 24}, {"type": "residual", "layers": [
     {"type": "layer_norm"}, {"type": "dense", "units": 24}]}, {"type": "dense", "units": 3}],
@@ -48,7 +49,7 @@ pub const WORDS: &str = r#"{"version": 1, "name": "words",
     {"type": "embedding", "units": 8}, {"type": "flatten"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// Small layers of every cell, whose weights threads hold, behind a causal convolution.
+/// Small layers of every cell, whose weights are held by threads, after a causal convolution.
 pub const RECURRENT: &str = r#"{"version": 1, "name": "recurrent", "input": {"shape": [7, 5], "batch": 6}, "layers": [
     {"type": "conv1d", "filters": 6, "kernel": 3, "padding": "causal", "dilation": 2, "activation": "relu"},
     {"type": "gru", "units": 9, "bidirectional": true}, {"type": "lstm", "units": 8},
@@ -56,29 +57,29 @@ pub const RECURRENT: &str = r#"{"version": 1, "name": "recurrent", "input": {"sh
     {"type": "dense", "units": 3}], "loss": {"type": "softmax_cross_entropy"},
     "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// A layer whose weight threads hold, of which each has the sums of two units on the way back.
+/// A layer whose weight is held by threads, each of which has the sums of two units in the backward pass.
 pub const PAIRS: &str = r#"{"version": 1, "name": "pairs", "input": {"shape": [5, 4], "batch": 3}, "layers": [
     {"type": "gru", "units": 128}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
 
-/// Layers whose weights blocks hold together.
+/// Layers whose weights are held by several blocks together.
 pub const WIDE: &str = r#"{"version": 1, "name": "wide", "input": {"shape": [4, 6], "batch": 20}, "layers": [
     {"type": "lstm", "units": 160}, {"type": "gru", "units": 190, "return": "last"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
 
-/// The same in half precision, by the units for matrices.
+/// The same in half precision, with matrix instructions.
 pub const WIDE_HALF: &str = r#"{"version": 1, "name": "wide-half", "precision": "bf16",
     "input": {"shape": [4, 6], "batch": 20}, "layers": [
     {"type": "lstm", "units": 160}, {"type": "gru", "units": 190, "return": "last"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
-/// A layer whose weight no registers and no shared memory hold.
+/// A layer whose weight fits neither registers nor shared memory.
 pub const STREAMED: &str = r#"{"version": 1, "name": "streamed", "input": {"shape": [3, 4], "batch": 2}, "layers": [
     {"type": "rnn", "units": 2200, "return": "last"}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.01}}"#;
 
-/// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update by a schedule with
-/// a limit for the gradient and parameters that do not decay.
+/// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update with a schedule,
+/// gradient clipping, and parameters without weight decay.
 pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
     "input": {"type": "tokens", "shape": [70], "vocab": 11, "batch": 3}, "layers": [
     {"type": "embedding", "units": 16}, {"type": "position", "kind": "sinusoidal"},
@@ -94,7 +95,7 @@ pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
 /// All of them.
-pub const NETWORKS: [&str; 17] = [
+pub const NETWORKS: [&str; 18] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, WORDS, BLOCK, PATHS,
+    HALF_HEADS, WORDS, BLOCK, GATHERED, PATHS,
 ];

@@ -1,5 +1,5 @@
-//! Runs the tables of faults in a GPU's kernels. Each fault has a process of its own, because it may hang or break
-//! the device's context, and because it stays planted as long as its process lives.
+//! Runs the tables of faults in a GPU's kernels. Each fault has a separate process, because it may hang or break the
+//! device's context, and because it exists as long as its process.
 
 use super::child::{Child, processors, side_by_side};
 use super::gpu_networks::{
@@ -15,7 +15,7 @@ use stepgraph::model::{check, read_preset};
 use stepgraph::select::Target;
 use stepgraph::train::{Proof, VerifyOptions, verify_some};
 
-/// Names the fault to the process that has it; nothing but the test below looks at it.
+/// Names the fault for the process; only the test below reads it.
 const FAULT: &str = "STEPGRAPH_TEST_FAULT";
 const NETWORK: &str = "STEPGRAPH_TEST_NETWORK";
 const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
@@ -23,14 +23,14 @@ const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
 const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// The check that compares kernels one by one.
 const REFERENCES: &str = "kernels against their references";
-/// A fault that takes longer hangs.
+/// A fault that takes longer is considered hung.
 const PATIENCE: Duration = Duration::from_secs(150);
 
 fn proof(check: &str) -> Proof {
     if [REFERENCES, FAST].contains(&check) { Proof::Gradients } else { proof_of(check) }
 }
 
-/// The kernels' files and what they share, by name.
+/// The kernels' files and the shared file, by name.
 pub fn texts() -> Vec<(&'static str, &'static str)> {
     let prelude = ("prelude.cuh", include_str!("../../../kernels/prelude.cuh"));
     cuda::sources().into_iter().chain([prelude]).collect()
@@ -43,7 +43,7 @@ fn every_fault_of_a_kernel_has_its_text() {
     let mut names: Vec<&str> = table.iter().map(|fault| fault.name).collect();
     names.sort_unstable();
     names.dedup();
-    assert_eq!(names.len(), table.len(), "every name is there once");
+    assert_eq!(names.len(), table.len(), "every name occurs once");
     let sources = texts();
     for KernelFault { name, text, .. } in &table {
         let source = sources.iter().find(|(n, _)| *n == text.file).unwrap().1;
@@ -52,7 +52,7 @@ fn every_fault_of_a_kernel_has_its_text() {
     }
 }
 
-/// The kernels of a network on an H200, chosen by estimate as they are where a fault is planted.
+/// The kernels of a network on an H200, chosen by estimate as in a process with a fault.
 fn kernels(network: &str) -> Vec<String> {
     let model = check(&read_preset(network).unwrap()).model.unwrap();
     let compiled = compile(&model, &Options::train(Target::h200())).unwrap();
@@ -60,7 +60,7 @@ fn kernels(network: &str) -> Vec<String> {
 }
 
 #[test]
-fn networks_have_the_kernels_that_they_are_there_for() {
+fn networks_use_the_kernels_that_they_are_meant_to_cover() {
     let has = |network: &str, start: &str, part: &str| {
         let kernels = kernels(network);
         assert!(kernels.iter().any(|k| k.starts_with(start) && k.contains(part)), "{start} {part}: {kernels:?}");
@@ -88,7 +88,7 @@ fn networks_have_the_kernels_that_they_are_there_for() {
     }
 }
 
-/// What a process found: checks with their outcome, or how it ended.
+/// The results of a process: checks with their outcome, or how it ended.
 struct Outcome {
     checks: Vec<(String, String)>,
     ended: String,
@@ -105,7 +105,7 @@ impl Outcome {
     }
 }
 
-/// Verifies a network in a process of its own, with a fault by its place in the table or none.
+/// Verifies a network in a separate process, with a fault by its index in the table or none.
 fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -> Outcome {
     let fault = fault.map_or_else(|| "none".to_owned(), |f| f.to_string());
     let variables = [(FAULT, fault), (NETWORK, network.to_owned()), (PROOFS, proofs.to_owned())];
@@ -156,7 +156,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
     let started = Instant::now();
     let cache = tempfile::tempdir().unwrap();
     let every: Vec<&str> = Proof::ALL.iter().map(|p| p.name()).collect();
-    // Right kernels first: what they need is compiled and timed once for all.
+    // Unchanged kernels first: what they need is compiled and timed once for all.
     let workers = (processors() / 2).clamp(1, 8);
     let right = side_by_side(
         NETWORKS.len(),
@@ -187,7 +187,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
                     return (true, lines);
                 }
             }
-            // Nothing depends on what else might find it: it is said for who reads the table.
+            // The other checks that find it do not matter for the test; they are printed for readers of the table.
             let network = fault.networks[0];
             let others = in_process(Some(index), network, &every.join(","), cache.path());
             lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));

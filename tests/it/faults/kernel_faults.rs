@@ -1,4 +1,4 @@
-//! The table of faults in the kernels of a GPU: `tests/data/faults/kernels.txt`, which says how it is written.
+//! The table of faults in the kernels of a GPU: `tests/data/faults/kernels.txt`, which describes its format.
 
 use super::gpu_networks::NETWORKS;
 use stepgraph::exec::cuda::plant::TextFault;
@@ -6,7 +6,8 @@ use stepgraph::model::read_preset;
 
 const TABLE: &str = include_str!("../../data/faults/kernels.txt");
 
-/// A mistake in the text of the kernels, networks in which it counts, and the check that must find it in one of them.
+/// A mistake in the text of the kernels, networks on which it has an effect, and the check that must find it for one of
+/// them.
 pub struct KernelFault {
     pub name: &'static str,
     pub text: TextFault,
@@ -20,7 +21,7 @@ impl KernelFault {
         let &[name, facts, ref texts @ ..] = lines else { panic!("{lines:?} are too few lines") };
         let (places, check) = facts.split_once("; found by: ").unwrap_or_else(|| panic!("{name}: {facts}"));
         let (file, networks) = places.strip_prefix("  in ").and_then(|p| p.split_once(" of ")).unwrap();
-        // What is planted is there as long as the process.
+        // The fault exists as long as the process.
         let side = |mark: &str| -> &'static str {
             texts.iter().filter_map(|line| line.strip_prefix(mark)).collect::<Vec<_>>().join("\n").leak()
         };
@@ -31,7 +32,7 @@ impl KernelFault {
     }
 }
 
-/// The network of this name.
+/// The network with this name.
 fn network(name: &str) -> &'static str {
     let has_name = |text: &&str| read_preset(text).is_ok_and(|preset| preset.name == name);
     NETWORKS.into_iter().find(has_name).unwrap_or_else(|| panic!("no network is called {name}"))

@@ -37,14 +37,14 @@ fn unbiased_deviation(f: &Faulty<'_>) {
     scaled(f, "rstd", ((rows - 1.0) / rows).sqrt());
 }
 
-/// The statistics that evaluations use stay what they were.
+/// The statistics for evaluations do not change.
 fn stale(f: &Faulty<'_>, slot: &str) {
     let before = f.bytes(slot);
     f.run();
     f.set_bytes(slot, &before);
 }
 
-/// The gradient without the part that goes through the batch's mean.
+/// The gradient without the part through the batch's mean.
 fn without_mean(f: &Faulty<'_>) {
     f.run();
     let OpKind::BatchNormBwd(ops::BatchNormBwd { rows, channels, .. }) = *f.op() else { return };
@@ -110,7 +110,7 @@ fn pools() -> Vec<Fault> {
         kernel("a maximum's place is off by one", IMAGES, "max_pool", |f| {
             f.run();
             let mut index = f.bytes("index");
-            // In the middle of an image, where every place of the window exists.
+            // In the middle of an image, where every position of the window exists.
             let middle = index.len() / 2 + 30;
             index[middle] ^= 1;
             f.set_bytes("index", &index);

@@ -1,7 +1,8 @@
-//! Planted faults: each is one mistake that a program such as this one might have, and each must be found by the
-//! check of `verify` that is named with it.
+//! Injected faults: each is a mistake that a program such as this one might have, and each must be found by the check
+//! of `verify` that is named with it.
 
 mod child;
+mod derivatives;
 mod gpu_networks;
 mod gpu_run;
 mod kernel_faults;
@@ -19,7 +20,8 @@ use stepgraph::model::{Preset, read_preset};
 use stepgraph::train::plant as run_plant;
 use stepgraph::train::{Proof, VerifyOptions, verify_some};
 
-/// Checks that find faults, by the beginnings of their names.
+/// Checks that find faults, by the prefixes of their names.
+const GRADIENT: &str = "gradient against central differences";
 const FAST: &str = "fast kernels against reference";
 const EACH: &str = "each kernel against its reference";
 const REPLAY: &str = "eager against replay";
@@ -29,10 +31,10 @@ const LOG: &str = "a run's batches and log";
 const EVALUATION: &str = "an evaluation against plain loops";
 const RESUMED: &str = "a resumed run";
 
-/// The proof that a check belongs to.
+/// The group that a check belongs to.
 fn proof_of(check: &str) -> Proof {
     match check {
-        FAST | EACH => Proof::Gradients,
+        GRADIENT | FAST | EACH => Proof::Gradients,
         REPLAY => Proof::EagerAgainstReplay,
         LEDGER => Proof::PointerLedger,
         ENDURANCE => Proof::Determinism,
@@ -49,8 +51,8 @@ const CLASSES: &str = r#"{"version": 1, "name": "classes", "input": {"shape": [2
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1},
     "data": {"type": "spirals", "samples": 60, "classes": 3, "noise": 0.02, "held_out": 13}, "train": {"steps": 50}}"#;
 
-/// Convolutions with strides, dilation, groups and padding, and every kind of pooling; momentum of Nesterov's with
-/// weight decay.
+/// Convolutions with strides, dilation, groups and padding, and every kind of pooling; Nesterov momentum with weight
+/// decay.
 const IMAGES: &str = r#"{"version": 1, "name": "images", "input": {"shape": [3, 9, 7], "batch": 5}, "layers": [
     {"type": "conv2d", "filters": 6, "kernel": [3, 2], "stride": [2, 1], "padding": 1, "activation": "relu"},
     {"type": "conv2d", "filters": 6, "kernel": 3, "padding": "same", "dilation": 2, "groups": 3, "bias": false},
@@ -70,8 +72,8 @@ const VALUES: &str = r#"{"version": 1, "name": "values", "input": {"shape": [3],
     "optimizer": {"type": "adam", "lr": 0.01, "weight_decay": 0.05},
     "data": {"type": "regression", "samples": 50, "noise": 0.05, "held_out": 11}, "train": {"steps": 50}}"#;
 
-/// Tokens, attention, recurrent layers with both directions, branches, a loss on points, and an update by a schedule
-/// with a limit for the gradient and parameters that do not decay.
+/// Tokens, attention, recurrent layers with both directions, branches, a loss on points, and an update with a schedule,
+/// gradient clipping, and parameters without weight decay.
 const SEQUENCES: &str = r#"{"version": 1, "name": "sequences",
     "input": {"type": "tokens", "shape": [7], "vocab": 11, "batch": 3}, "layers": [
     {"type": "embedding", "units": 8}, {"type": "position", "kind": "sinusoidal"},
@@ -86,14 +88,14 @@ const SEQUENCES: &str = r#"{"version": 1, "name": "sequences",
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.05,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
-/// Where a fault is planted.
+/// Where a fault is injected.
 #[derive(Clone, Copy)]
 enum Place {
     Step(plant::Plant),
     Run(run_plant::Plant),
 }
 
-/// A mistake and the check that must find it.
+/// A fault and the check that must find it.
 struct Fault {
     name: &'static str,
     network: &'static str,
@@ -101,7 +103,7 @@ struct Fault {
     check: &'static str,
 }
 
-/// A fault in the kernels of an operation, found by that operation alone.
+/// A fault in the kernels of an operation, found by the check of that operation.
 fn kernel(name: &'static str, network: &'static str, op: &'static str, spoil: fn(&Faulty<'_>)) -> Fault {
     Fault { name, network, place: Place::Step(plant::Plant::Kernel(op, Runs::All, spoil)), check: EACH }
 }
@@ -113,7 +115,7 @@ impl Fault {
     }
 }
 
-/// The checks of a proof by name, and whether each passed; `None` for those that do not apply.
+/// The checks of a group by name, and whether each passed; `None` for those that do not apply.
 fn checks(network: &str, proof: Proof, place: Option<Place>) -> Result<Vec<(String, Option<bool>)>, String> {
     let preset: Preset = read_preset(network).unwrap();
     let options = VerifyOptions { replays: Some(20), threads: 2, ..VerifyOptions::default() };
@@ -129,7 +131,7 @@ fn checks(network: &str, proof: Proof, place: Option<Place>) -> Result<Vec<(Stri
     Ok(report.checks.into_iter().map(|check| (check.name, check.passed)).collect())
 }
 
-/// Plants each fault of a table: the check that is named must fail, and must pass without.
+/// Injects each fault of a table: the named check must fail with it, and pass without it.
 fn each_is_found(table: &[Fault]) {
     let mut right: BTreeMap<(&str, &str), bool> = BTreeMap::new();
     let mut missed = Vec::new();
@@ -151,13 +153,13 @@ fn each_is_found(table: &[Fault]) {
     assert!(missed.is_empty(), "{} of {} faults:\n{}", missed.len(), table.len(), missed.join("\n"));
 }
 
-/// Multiplies what is in a slot, once the kernel has run.
+/// Multiplies the contents of a slot, after the kernel has run.
 fn scaled(f: &Faulty<'_>, slot: &str, factor: f32) {
     f.run();
     f.edit(slot, |values| values.iter_mut().for_each(|v| *v *= factor));
 }
 
-/// Moves what is in a slot by so many elements, once the kernel has run.
+/// Moves the contents of a slot by this many elements, after the kernel has run.
 fn moved(f: &Faulty<'_>, slot: &str, by: usize) {
     f.run();
     f.edit(slot, |values| {
@@ -166,7 +168,7 @@ fn moved(f: &Faulty<'_>, slot: &str, by: usize) {
     });
 }
 
-/// Exchanges the contents of two slots of the same size, once the kernel has run.
+/// Exchanges the contents of two slots of the same size, after the kernel has run.
 fn swapped(f: &Faulty<'_>, a: &str, b: &str) {
     f.run();
     let (of_a, of_b) = (f.bytes(a), f.bytes(b));
@@ -209,6 +211,7 @@ tables! {
     faults_in_runs_are_found: runs,
     faults_in_sequences_and_recipes_are_found: sequences,
     faults_in_other_recordings_are_found: recordings,
+    wrong_rules_of_differentiation_are_found: derivatives,
 }
 
 #[test]

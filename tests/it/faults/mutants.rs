@@ -1,11 +1,11 @@
-//! Random changes to the text of a GPU's kernels: each that changes what is trained must end loudly or be found by
-//! `verify`. It takes minutes, and is run where it is asked for:
+//! Random changes of the text of a GPU's kernels: each that changes what is trained must stop the run with an error or
+//! be found by `verify`. It takes minutes, and is run on request:
 //!
 //! ```text
 //! STEPGRAPH_TEST_MUTANTS=300 cargo test --release --test it mutants -- --nocapture
 //! ```
 //!
-//! runs until 300 changes were found that change what is trained. `STEPGRAPH_TEST_SEED` draws others, and
+//! runs until 300 changes were found that change what is trained. `STEPGRAPH_TEST_SEED` draws other changes, and
 //! `STEPGRAPH_TEST_SECONDS` ends it earlier.
 
 use super::child::{Child, Ended, processors, side_by_side};
@@ -26,20 +26,21 @@ use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec, VerifyOption
 const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
 const SEED: &str = "STEPGRAPH_TEST_SEED";
 const SECONDS: &str = "STEPGRAPH_TEST_SECONDS";
-/// Names the change to the process that has it, and the file of the right losses.
+/// Names the change for the process, and the file of the correct losses.
 const CASE: [&str; 2] = ["STEPGRAPH_TEST_MUTANT", "STEPGRAPH_TEST_LOSSES"];
 const CHILD: &str = "faults::mutants::one_mutant_in_a_process_of_its_own";
-/// A process that takes longer hangs: most take a few seconds.
+/// A process that takes longer is considered hung: most take a few seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 const STEPS: usize = 30;
-/// Losses that differ by more than this share of their size are others, and sizes below `LEAST` count as that. Where
-/// factors have 11 bits or fewer, as those of TF32 do, another order of the same sum moves them by up to 2e-3.
+/// Losses that differ by more than this share of their size are considered different, and sizes below `LEAST` count as
+/// that. For factors of 11 bits or fewer, such as those of TF32, another order of the same sum changes them by up to
+/// 2e-3.
 const OFF: f32 = 1e-3;
 const OFF_HALF: f32 = 1e-2;
 const LEAST: f32 = 1e-3;
 
-/// Convolutions in half precision, whose products are made by the units for matrices.
+/// Convolutions in half precision, whose products use matrix instructions.
 const HALF: &str = r#"{"version": 1, "name": "half", "precision": "f16", "input": {"shape": [8, 10, 10], "batch": 16},
     "layers": [{"type": "conv2d", "filters": 16, "kernel": 3, "padding": 1, "activation": "relu"},
     {"type": "batch_norm"}, {"type": "conv2d", "filters": 24, "kernel": 3, "stride": 2, "groups": 2},
@@ -47,7 +48,7 @@ const HALF: &str = r#"{"version": 1, "name": "half", "precision": "f16", "input"
     {"type": "dense", "units": 40, "activation": "gelu"}, {"type": "dense", "units": 6}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.003}}"#;
 
-/// What is replaced, and by what.
+/// Texts and their replacements.
 const RULES: [(&str, &str); 27] = [
     (" + ", " - "),
     (" - ", " + "),
@@ -78,7 +79,7 @@ const RULES: [(&str, &str); 27] = [
     ("threadIdx.x", "(threadIdx.x ^ 1)"),
 ];
 
-/// One change: a place in a file, and what is put there.
+/// One change: a position in a file, and the new text there.
 #[derive(Clone, Copy)]
 struct Mutant {
     file: &'static str,
@@ -94,7 +95,7 @@ impl Mutant {
         (number, self.text.lines().nth(number - 1).unwrap().trim())
     }
 
-    /// The change as a fault: the text up to it is in the file once.
+    /// The change as a fault: the text before it occurs once in the file.
     fn fault(&self) -> plant::TextFault {
         let end = self.at + self.before.len();
         let after = format!("{}{}", &self.text[..self.at], self.after);
@@ -109,7 +110,8 @@ impl fmt::Display for Mutant {
     }
 }
 
-/// Every change to every file. Comments, preprocessor lines and what only the compiler evaluates are left out.
+/// Every change to every file. Comments, preprocessor lines and expressions that only the compiler evaluates are left
+/// out.
 fn mutants() -> Vec<Mutant> {
     let mut found = Vec::new();
     for (file, text) in texts() {
@@ -130,7 +132,7 @@ fn mutants() -> Vec<Mutant> {
 }
 
 #[test]
-fn a_change_is_made_at_its_place_alone() {
+fn a_change_is_made_only_at_its_place() {
     let mutants = mutants();
     assert!(mutants.len() > 2_000, "{} changes", mutants.len());
     for mutant in mutants.iter().step_by(37) {
@@ -159,7 +161,7 @@ fn networks() -> Vec<&'static str> {
 /// The losses of the first steps.
 fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
     let preset = read_preset(network).unwrap();
-    // Networks without data train on one batch.
+    // Networks without data are trained on one batch.
     let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let new = SessionSpec { data, ..SessionSpec::new(preset, PathBuf::new()) };
     let spec = SessionSpec {
@@ -186,7 +188,7 @@ const FAMILIES: [KernelFile; 7] = [
     KernelFile::Recurrent,
 ];
 
-/// Whether the step of a network may have a kernel of a file: one of all that its operations could have on a machine.
+/// Whether the step of a network may use a kernel of a file: one of all candidates of its operations on a machine.
 fn may_have(network: &str, file: &str, machine: &Target) -> bool {
     if FAMILIES.iter().all(|family| family.name() != file) {
         return true;
@@ -216,12 +218,12 @@ fn a_change_is_tried_on_the_networks_that_may_have_its_kernels() {
     assert!(FAMILIES.iter().all(|family| !of(family.name()).is_empty()));
 }
 
-/// The share by which losses of a network may differ and count as the same.
+/// The share by which losses of a network may differ and still be considered the same.
 fn limit(network: &str) -> f32 {
     if read_preset(network).unwrap().precision == Precision::F32 { OFF } else { OFF_HALF }
 }
 
-/// The largest difference between losses, as a share of them.
+/// The largest difference between losses, relative to them.
 fn difference(found: &[f32], right: &[f32]) -> f32 {
     assert_eq!(found.len(), right.len());
     let share = |(a, b): (&f32, &f32)| (a - b).abs() / b.abs().max(LEAST);
@@ -261,7 +263,7 @@ fn one_mutant_in_a_process_of_its_own() {
     println!("SAME\t");
 }
 
-/// Runs every proof and prints what came of them.
+/// Runs every check and prints the results.
 fn verify_one(network: &str, machine: Target) {
     let preset = read_preset(network).unwrap();
     let options = VerifyOptions { machine: Some(machine), replays: Some(100), threads: 1, ..Default::default() };
@@ -274,7 +276,7 @@ fn verify_one(network: &str, machine: Target) {
     }
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Outcome {
     DoesNotCompile,
@@ -327,7 +329,7 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 #[test]
-fn random_changes_of_kernels_are_found_where_they_change_training() {
+fn random_changes_of_kernels_are_found_if_they_change_training() {
     let Some(wanted) = number(COUNT).map(|count| count as usize) else {
         println!("skipped: {COUNT} says how many changes are wanted");
         return;
@@ -343,7 +345,7 @@ fn random_changes_of_kernels_are_found_where_they_change_training() {
         let variables = [(CASE[0], mutant), (CASE[1], losses)];
         Child { test: CHILD, variables: &variables, cache: cache.path(), patience: PATIENCE }.run()
     };
-    // Right kernels first: what a change leaves alone is compiled once for all.
+    // Unchanged kernels first, so that everything that a change does not affect is compiled once for all.
     let right = run("none".to_owned(), String::new());
     let losses = right.after("LOSSES").collect::<Vec<_>>().join(" ");
     assert_eq!(losses.split_whitespace().count(), STEPS * networks().len(), "{}", right.text);

@@ -21,7 +21,7 @@ fn geometry(op: &mut OpKind) -> &mut ConvGeometry {
     }
 }
 
-/// Runs the kernel of a smaller or otherwise shaped product.
+/// Runs the kernel for smaller or other dimensions.
 fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut Gemm)) {
     let change = |op: &mut OpKind| {
         if let OpKind::Gemm(gemm) = op {
@@ -32,7 +32,7 @@ fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut Gemm)) {
     unsafe { f.run_as(change) };
 }
 
-/// Runs the kernel of a convolution that reads no more than its own.
+/// Runs the kernel of another convolution that accesses no more than the original one.
 fn as_other_window(f: &Faulty<'_>, change: impl FnOnce(&mut ConvGeometry)) {
     // SAFETY: every fault below makes strides, dilation or the number of samples smaller: no index grows.
     unsafe { f.run_as(|op| change(geometry(op))) };
@@ -56,7 +56,7 @@ fn transpose(f: &Faulty<'_>) {
     }
 }
 
-/// Sums only some of the terms of each product: the last of `k` is left out.
+/// Sums only some of the terms of each product: the last terms of `k` are left out.
 fn leave_last_term_out(f: &Faulty<'_>) {
     let Gemm { m, n, k, .. } = gemm(f.op());
     let (a, b, before) = (f.get("a"), f.get("b"), f.get("c_prev"));

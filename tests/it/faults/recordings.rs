@@ -1,4 +1,4 @@
-//! Faults that show only in recordings other than the first: of another path, of a short batch, of a shorter length,
+//! Faults that occur only in recordings other than the first: of another path, of a short batch, of a shorter length,
 //! and of an evaluation.
 
 use super::runs::{free_early, run};
@@ -39,12 +39,12 @@ const LENGTHS: &str = r#"{"version": 1, "name": "lengths",
     "optimizer": {"type": "adam", "lr": 0.01},
     "data": {"type": "source", "held_out": 0.1, "split": "last", "buckets": [6, 12]}, "train": {"steps": 20}}"#;
 
-/// A part of the keys of each network's other recordings.
+/// A text in the keys of each network's other recordings.
 const SECOND_PATH: &str = "path L1=1, training";
 const SHORT_BATCH: &str = "x f32[7, 2]";
 const SHORT_TEXT: &str = "x i32[4, 6]";
 
-/// Spoils the calls of the recordings whose key has this part.
+/// Changes the calls of the recordings whose key contains this text.
 fn only(f: &Faulty<'_>, part: &str, spoil: impl FnOnce(&Faulty<'_>)) {
     if f.key().to_string().contains(part) { spoil(f) } else { f.run() }
 }
@@ -55,7 +55,7 @@ thread_local! {
     static MADE: RefCell<HashSet<String>> = RefCell::default();
 }
 
-/// Runs the kernel with what a slot held when the first call with as many elements ran.
+/// Runs the kernel with the contents of a slot in the first call of the same size.
 fn with_stale(f: &Faulty<'_>, slot: &str) {
     let now = f.get(slot);
     let first = KEPT.with_borrow_mut(|kept| {
@@ -67,7 +67,7 @@ fn with_stale(f: &Faulty<'_>, slot: &str) {
     f.run_with(slot, |values| *values = first);
 }
 
-/// Runs the kernel of a short batch with the rows that the last full one had in their place.
+/// Runs the kernel of a short batch with the rows of the last full batch instead.
 fn with_rows_of_full(f: &Faulty<'_>, slot: &str) {
     let now = f.get(slot);
     if f.key().to_string().contains(SHORT_BATCH) {
@@ -91,7 +91,7 @@ fn is_second_path(compiled: &Compiled) -> bool {
     compiled.model.path().to_string() == "L1=1"
 }
 
-/// A value of the second path's step alone is where moments are that must survive it.
+/// A value that only the second path's step has is stored over moments that must survive it.
 fn over_moments(compiled: &mut Compiled) {
     if !is_second_path(compiled) {
         return;

@@ -15,7 +15,7 @@ pub fn run(name: &'static str, network: &'static str, plant: Plant, check: &'sta
     Fault { name, network, place: Place::Run(plant), check }
 }
 
-/// A buffer begins where another is that is still to be read: as if that had been freed before its last reader.
+/// A buffer is placed where another one is that is still to be read, as if that had been freed before its last reader.
 pub fn free_early(compiled: &mut Compiled) {
     let plan = &mut compiled.plan;
     let shared =
@@ -35,7 +35,7 @@ pub fn free_early(compiled: &mut Compiled) {
     }
 }
 
-/// Every seventh call since the thread began is off a little.
+/// Every seventh call since the thread started has a small error.
 fn now_and_then(f: &Faulty<'_>) {
     thread_local! {
         static CALLS: Cell<u32> = const { Cell::new(0) };

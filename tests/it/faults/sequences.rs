@@ -33,7 +33,7 @@ pub fn table() -> Vec<Fault> {
     [attention(), tokens(), recurrences(), branches(), recipes()].into_iter().flatten().collect()
 }
 
-/// Two names, and what is done to an operation.
+/// Two names, and a change of an operation.
 type NamedFault = ([&'static str; 2], fn(&Faulty<'_>));
 
 /// The faults of attention, which its derivative may have too: the name of each in both.

@@ -1,4 +1,4 @@
-//! Faults in losses, optimizers and what a step measures.
+//! Faults in losses, optimizers and the metrics of a step.
 
 use super::{CLASSES, Fault, IMAGES, VALUES, kernel, scaled, swapped, with_step};
 use stepgraph::exec::cpu::plant::Faulty;

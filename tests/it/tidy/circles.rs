@@ -1,7 +1,8 @@
-//! Files do not import each other in a circle.
+//! Files have no circular imports.
 //!
-//! A file imports another when it names something that the other defines: by `use`, or by a path in its code. A name
-//! that a module passes on with `pub use` counts as an import of the file that defines it, and passing it on is none.
+//! A file imports another one if it uses a name that the other one defines: by `use`, or by a path in its code. A name
+//! that a module re-exports with `pub use` counts as an import of the file that defines it; the re-export itself is not
+//! an import.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,24 +11,24 @@ use super::scan::{Source, Token, made_up, sources, tokens};
 
 type Path = Vec<String>;
 
-/// Circles that may be, by the files that they are made of, with the reason.
+/// Allowed cycles, as sets of files, with the reason.
 const EXCEPTIONS: [(&str, &str); 1] = [("src/model/layers/", "a block is a layer that holds layers of any kind")];
 
 /// One file as a module.
 struct Module {
     path: Path,
-    /// Every name that a `use` brings, with its path from the crate's root.
+    /// Every name that a `use` imports, with its path from the crate's root.
     names: BTreeMap<String, Path>,
-    /// Modules of which everything is brought.
+    /// Modules that are imported with `*`.
     all_of: Vec<Path>,
-    /// The names that it passes on.
+    /// The names that it re-exports.
     passed_on: BTreeSet<String>,
-    /// The paths that are named by `use` and in code, from the crate's root, with their lines.
+    /// The paths in `use` and in code, from the crate's root, with their lines.
     named: Vec<(usize, Path)>,
     defined: BTreeSet<String>,
 }
 
-/// The path of a file's module; `None` for the program's own file.
+/// The path of a file's module; `None` for the program's main file.
 fn module_path(name: &str) -> Option<Path> {
     let inner = name.strip_prefix("src/")?.strip_suffix(".rs")?;
     let inner = inner.strip_suffix("/mod").unwrap_or(inner);
@@ -38,7 +39,7 @@ fn module_path(name: &str) -> Option<Path> {
     }
 }
 
-/// The paths of a tree of `use`, each with the name that it gets, and where the tree ends.
+/// The paths of a tree of `use`, each with its local name, and the end of the tree.
 fn use_tree(tokens: &[Token], mut i: usize, prefix: &[String], out: &mut Vec<(usize, Path, String)>) -> usize {
     let mut path = prefix.to_vec();
     let line = tokens[i].line;
@@ -67,7 +68,7 @@ fn use_tree(tokens: &[Token], mut i: usize, prefix: &[String], out: &mut Vec<(us
     i
 }
 
-/// A path as it is written inside so many modules within the file, from the crate's root; `None` when it begins with
+/// A path inside this many nested modules of the file, as a path from the crate's root; `None` if it starts with
 /// neither a module nor a name of this file.
 fn from_root(module: &Module, modules: &BTreeMap<Path, usize>, written: &[String], inner: usize) -> Option<Path> {
     let own = &module.path;
@@ -85,7 +86,7 @@ fn from_root(module: &Module, modules: &BTreeMap<Path, usize>, written: &[String
     }
 }
 
-/// How many modules within the file each token is inside.
+/// The number of nested modules of the file that contain each token.
 fn depths(tokens: &[Token]) -> Vec<usize> {
     let (mut out, mut braces, mut open) = (Vec::new(), 0, Vec::new());
     for (i, token) in tokens.iter().enumerate() {
@@ -113,7 +114,7 @@ fn read(source: &Source, modules: &BTreeMap<Path, usize>) -> Option<Module> {
     let (names, defined) = (BTreeMap::new(), BTreeSet::new());
     let mut module = Module { path, names, all_of: Vec::new(), passed_on: BTreeSet::new(), named: Vec::new(), defined };
     let text = |i: usize| tokens.get(i).map_or("", |t| t.text);
-    // The places of the code outside `use`, which are read when all names are known.
+    // The code outside `use`, which is read when all names are known.
     let (mut i, mut code) = (0, Vec::new());
     let inner = depths(&tokens);
     while i < tokens.len() {
@@ -163,7 +164,7 @@ fn read(source: &Source, modules: &BTreeMap<Path, usize>) -> Option<Module> {
     Some(module)
 }
 
-/// The module that defines what a path names; `None` when the path names a module alone.
+/// The module that defines the target of a path; `None` if the path names only a module.
 fn owner(path: &[String], all: &[Module], by_path: &BTreeMap<Path, usize>, depth: usize) -> Option<usize> {
     let mut at = *by_path.get(&Vec::new())?;
     for (i, name) in path.iter().enumerate() {
@@ -196,7 +197,7 @@ fn owner(path: &[String], all: &[Module], by_path: &BTreeMap<Path, usize>, depth
     None
 }
 
-/// The circles of a set of sources, each with the imports that close it.
+/// The cycles of a set of sources, each with the imports that cause it.
 fn circles(sources: &[Source]) -> Vec<String> {
     let paths: Vec<(&Source, Path)> = sources.iter().filter_map(|s| module_path(&s.name).map(|p| (s, p))).collect();
     let by_path: BTreeMap<Path, usize> = paths.iter().enumerate().map(|(i, (_, p))| (p.clone(), i)).collect();
@@ -240,7 +241,7 @@ fn circles(sources: &[Source]) -> Vec<String> {
 }
 
 #[test]
-fn a_circle_is_seen() {
+fn a_cycle_is_found() {
     let lib = || made_up("src/lib.rs", "pub mod a;");
     let top = || made_up("src/a/mod.rs", "mod one;\nmod two;\npub use one::{One, first};\npub use two::Two;\n");
     let one = || made_up("src/a/one.rs", "use crate::a::{Two};\npub struct One(Two);\npub fn first() {}\n");
@@ -251,11 +252,11 @@ fn a_circle_is_seen() {
     assert_eq!(found("pub struct Two;\nfn f() { super::one::first() }").len(), 1);
     assert_eq!(found("use crate::a;\npub struct Two;\nfn f() { a::first() }").len(), 1);
     assert_eq!(found("use super::*;\npub struct Two;\nfn f() { super::first() }").len(), 1);
-    // A module within the file is no file.
+    // A module within the file is not a file.
     let within = "pub struct Two;\nmod x86 {\n    use super::Two;\n    mod y { use super::super::Two; }\n}\n";
     assert!(found(within).is_empty());
     assert_eq!(found("pub struct Two;\nmod x86 {\n    use super::super::One;\n}\n").len(), 1);
-    // A module that uses what it passes on imports it.
+    // A module that uses what it re-exports imports it.
     let user = made_up("src/a/mod.rs", "mod one;\nmod two;\npub use two::Two;\npub struct Top(Two);\n");
     assert_eq!(circles(&[lib(), user, two("use super::Top;\npub struct Two;")]).len(), 1);
     let circle = found("use super::One;\npub struct Two(One);").remove(0);
@@ -263,6 +264,6 @@ fn a_circle_is_seen() {
 }
 
 #[test]
-fn files_import_each_other_in_no_circle() {
+fn files_have_no_circular_imports() {
     report(&circles(&sources()));
 }

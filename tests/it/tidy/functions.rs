@@ -1,4 +1,4 @@
-//! How long functions are and how many arguments they take.
+//! The length of functions and the number of their arguments.
 
 use super::report;
 use super::scan::{blanked, root, texts, tokens, without_tests};
@@ -6,7 +6,7 @@ use super::scan::{blanked, root, texts, tokens, without_tests};
 /// No function is longer than this, from its first line to its last.
 const MAX_LINES: usize = 80;
 
-/// Functions above this length are counted, and the count does not grow.
+/// Functions above this length are counted, and the count must not grow.
 const LONG: usize = 60;
 
 /// How many functions outside tests have more than `LONG` lines.
@@ -98,7 +98,7 @@ fn functions(code: &str) -> Vec<Function> {
     out
 }
 
-/// What is wrong with a file's functions.
+/// The violations in a file's functions.
 fn mistakes(file: &str, found: &[Function], exceptions: &[(&str, &str)]) -> Vec<String> {
     let mut out = Vec::new();
     for Function { name, line, lines, arguments } in found {
@@ -116,7 +116,7 @@ fn mistakes(file: &str, found: &[Function], exceptions: &[(&str, &str)]) -> Vec<
 }
 
 #[test]
-fn a_long_function_and_one_of_many_arguments_are_seen() {
+fn a_long_function_and_one_with_many_arguments_are_found() {
     let text = r"impl A {
     fn six(&self, a: Map<u8, u8>, b: (u8, u8), c: u8, d: u8, e: u8, f: fn(u8, u8) -> u8) {
     }

@@ -1,10 +1,11 @@
-//! No shortcuts outside tests, unsafe code in its place and explained, a header in each file, no machine's name.
+//! No forbidden shortcuts outside tests, unsafe code only in its places and explained, a header in each file, no
+//! machine's name.
 
 use super::report;
 use super::scan::{blanked, files, is_test, root, sources};
 
-/// Files outside `exec` that may hold unsafe code: both ask the processor or the system for something that changes no
-/// value, and are below `exec` because data sets need them.
+/// Files outside `exec` that may contain unsafe code: both query the processor or the system for something that does
+/// not affect values, and are below `exec` because data sets need them.
 const UNSAFE_ELSEWHERE: [&str; 2] = ["src/data/shuffle.rs", "src/tensor/large_pages.rs"];
 
 #[test]
@@ -14,7 +15,7 @@ fn no_shortcuts_outside_tests() {
     let mut mistakes = Vec::new();
     for source in all.iter().filter(|s| !is_test(&s.name, &all)) {
         for (index, (line, text)) in source.code.lines().zip(source.text.lines()).enumerate() {
-            // A parser may have a method of the name; that of the library takes a message.
+            // A parser may have a method with this name; that of the standard library takes a message.
             let own = |word: &str| word == ".expect(" && !text.contains(".expect(\"");
             for word in FORBIDDEN.iter().filter(|w| line.contains(**w) && !own(w)) {
                 mistakes.push(format!("{}:{} {word}", source.name, index + 1));
@@ -83,8 +84,8 @@ fn files_have_a_header() {
 
 #[test]
 fn no_machine_is_named() {
-    // Spelled in pieces, so that this file passes its own test. The machines' own folders and the names of hosts that
-    // hand out packages.
+    // Written in pieces, so that this file passes its own test: folders of particular machines, and names of package
+    // hosts.
     let pieces = [
         ("/ho", "me/"),
         ("/ro", "ot/"),

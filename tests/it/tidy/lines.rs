@@ -1,15 +1,15 @@
-//! How long lines and files are.
+//! The length of lines and of files.
 
 use super::report;
 use super::scan::{root, texts};
 
-/// The number of characters of a line, comments included.
+/// The largest number of characters in a line, including comments.
 const MAX_COLUMNS: usize = 120;
 
-/// A file's length in lines above which it must be split.
+/// The number of lines above which a file must be split.
 const MAX_LINES: usize = 500;
 
-/// The lines of a text that are too long. Tables of documents are left out, because a row has no place to break.
+/// The lines of a text that are too long. Tables in documents are left out, because a row cannot be wrapped.
 fn too_long(file: &str, text: &str) -> Vec<String> {
     let row = |line: &str| file.ends_with(".md") && line.trim_start().starts_with('|');
     let long = |line: &str| line.chars().count() > MAX_COLUMNS && !row(line);
@@ -18,7 +18,7 @@ fn too_long(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_long_line_is_seen() {
+fn a_long_line_is_found() {
     let long = "é".repeat(MAX_COLUMNS + 1);
     assert_eq!(too_long("a.rs", &format!("fn f() {{}}\n// {long}\n")).len(), 1);
     assert!(too_long("a.rs", &"é".repeat(MAX_COLUMNS)).is_empty());

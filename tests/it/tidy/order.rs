@@ -1,4 +1,4 @@
-//! Folders import only from those before them: the layers of the program, and the rooms of the window.
+//! Folders import only from those before them: the layers of the program, and the folders of the studio.
 
 use super::report;
 use super::scan::{Source, made_up, sources};
@@ -9,7 +9,7 @@ const LAYERS: [&str; 14] = [
     "studio",
 ];
 
-/// Pairs that the order would allow and the architecture does not: the window and the command line know nothing of each
+/// Pairs that the order would allow but that are forbidden: the window and the command line do not depend on each
 /// other.
 const STRANGERS: [(&str, &str); 1] = [("studio", "cli")];
 
@@ -19,7 +19,7 @@ fn layer(name: &str) -> Option<usize> {
     LAYERS.iter().position(|l| *l == first)
 }
 
-/// The words that follow a mark such as `crate::` in a text, those in braces included, with the line of each.
+/// The words that follow a text such as `crate::`, including those in braces, with the line of each.
 fn imports(code: &str, mark: &str) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     for (at, _) in code.match_indices(mark) {
@@ -30,7 +30,7 @@ fn imports(code: &str, mark: &str) -> Vec<(usize, String)> {
         match tail.strip_prefix('{') {
             None => out.push((line, word(tail))),
             Some(list) => {
-                // Only the outermost commas part imports.
+                // Only the outermost commas separate imports.
                 let (mut depth, mut start) = (0, 0);
                 for (i, c) in list.char_indices() {
                     match c {
@@ -53,14 +53,14 @@ fn imports(code: &str, mark: &str) -> Vec<(usize, String)> {
     out
 }
 
-/// The rooms of the window in the order of their imports.
+/// The folders of the studio in the order of their imports.
 const ROOMS: [&str; 9] = ["theme", "document", "commands", "view_models", "jobs", "run", "widgets", "panels", "shell"];
 
-/// The rooms that a panel imports from: it sees what it draws and a queue of commands, and neither who owns the state
-/// nor who works.
+/// The folders that a panel may import from: those of its view models and commands, but neither those that own the
+/// state nor those that do the work.
 const SEEN_BY_PANELS: [&str; 5] = ["panels", "view_models", "widgets", "theme", "commands"];
 
-/// What a file of the window imports from rooms that it may not.
+/// The forbidden imports of a file of the studio.
 fn strange_rooms(source: &Source) -> Vec<String> {
     let name = &source.name;
     let Some((room, _)) = name.strip_prefix("src/studio/").and_then(|n| n.split_once('/')) else { return Vec::new() };
@@ -82,7 +82,7 @@ fn strange_rooms(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn a_strange_room_is_seen() {
+fn an_import_of_a_later_folder_is_found() {
     let found = |name: &str, text: &str| strange_rooms(&made_up(name, text)).len();
     let panel = "src/studio/panels/curve.rs";
     assert_eq!(found(panel, "use crate::studio::{theme, widgets::Plot};\nuse crate::studio::commands::Queue;"), 0);
@@ -92,7 +92,7 @@ fn a_strange_room_is_seen() {
 }
 
 #[test]
-fn rooms_import_from_those_before_them() {
+fn folders_of_the_studio_import_only_from_those_before_them() {
     let mistakes: Vec<String> = sources().iter().flat_map(strange_rooms).collect();
     report(&mistakes);
 }
@@ -105,7 +105,7 @@ fn imports_are_found() {
 }
 
 #[test]
-fn imports_point_up_the_list_only() {
+fn layers_import_only_from_those_before_them() {
     let mut mistakes = Vec::new();
     for source in sources() {
         let Some(own) = layer(&source.name) else { continue };
@@ -115,7 +115,7 @@ fn imports_point_up_the_list_only() {
                 continue;
             };
             let strange = STRANGERS.contains(&(LAYERS[own], LAYERS[other]));
-            // The command line opens the window; everything else imports from what comes before it.
+            // The command line opens the window; everything else imports only from what comes before it.
             let opens = LAYERS[own] == "cli" && LAYERS[other] == "studio" && source.name == "src/cli/studio.rs";
             if (other > own || strange) && !opens {
                 mistakes.push(format!("{}:{line} imports crate::{word}, which {} may not", source.name, LAYERS[own]));

@@ -1,14 +1,13 @@
-//! What is `pub` is used by another file.
+//! Every `pub` item is used by another file.
 //!
-//! The search goes by name. A name that several files define says nothing about which of them is meant, so that it is
-//! skipped and counted.
+//! The search is by name. A name that several files define is ambiguous, so it is skipped and counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::report;
 use super::scan::{blanked, texts, tokens, without_tests};
 
-/// Items that may be `pub` though nobody names them, with the reason.
+/// Items that may be `pub` although no other file names them, with the reason.
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ("src/ops/optimizer.rs", "AdamTerms", TERMS),
     ("src/ops/optimizer.rs", "SgdTerms", TERMS),
@@ -18,7 +17,7 @@ const TERMS: &str = "callers reach it as the associated type of a public trait";
 
 const KINDS: [&str; 7] = ["fn", "struct", "enum", "trait", "const", "static", "type"];
 
-/// A name that several files define is skipped, and so is a shorter one, which may be anything.
+/// A name that several files define is skipped, and so is a shorter name, which may be anything.
 const SHORTEST: usize = 4;
 
 struct Item {
@@ -26,15 +25,15 @@ struct Item {
     line: usize,
 }
 
-/// What a file defines and names, by name.
+/// The names that a file defines and uses.
 struct File {
     name: String,
     items: Vec<Item>,
     /// Every name that is defined, public or not.
     defined: BTreeSet<String>,
-    /// Names in code, but not where they are defined or passed on by `pub use`.
+    /// Names in code, except where they are defined or re-exported.
     named: BTreeSet<String>,
-    /// Names in what the public items show: their heads, fields and variants.
+    /// Names in the declarations of public items: their signatures, fields and variants.
     shown: BTreeSet<String>,
 }
 
@@ -75,7 +74,7 @@ fn read(name: &str, text: &str) -> File {
         if KINDS.contains(&kind) {
             items.push(Item { name: word(i + 1).to_owned(), line: all[i].line });
         }
-        // A type's fields and variants and a trait's methods are shown with it; of the others the head is.
+        // For a type its fields and variants are included, for a trait its methods; for other items only the signature.
         let whole = ["struct", "enum", "trait"].contains(&kind);
         let (mut depth, mut j) = (0, i + 2);
         while j < all.len() {
@@ -94,7 +93,7 @@ fn read(name: &str, text: &str) -> File {
             j += 1;
         }
     }
-    // What a macro names is used where the macro is.
+    // A name in a macro counts as used where the macro is used.
     for at in (0..all.len()).filter(|at| word(*at) == "macro_rules") {
         let (mut depth, mut j) = (1, at + 4);
         while j < all.len() && depth > 0 {
@@ -111,7 +110,7 @@ fn read(name: &str, text: &str) -> File {
     File { name: file, items, defined, named, shown }
 }
 
-/// Public items that no other file names, and how many names were skipped.
+/// Public items that no other file names, and the number of names that were skipped.
 fn unused(files: &[File], exceptions: &[(&str, &str, &str)]) -> (Vec<String>, usize) {
     let mut definitions: BTreeMap<&str, usize> = BTreeMap::new();
     for name in files.iter().flat_map(|f| &f.defined) {
@@ -135,7 +134,7 @@ fn unused(files: &[File], exceptions: &[(&str, &str, &str)]) -> (Vec<String>, us
 }
 
 #[test]
-fn a_public_item_that_nobody_uses_is_seen() {
+fn an_unused_public_item_is_found() {
     let one = r"pub struct Shown;
 pub enum Kept { A(Shown) }
 pub fn called() -> u8 { 0 }
@@ -154,7 +153,7 @@ mod tests {
 }
 
 #[test]
-fn what_is_public_is_used() {
+fn public_items_are_used() {
     let files: Vec<File> =
         texts(&["src", "tests", "fuzz"], &["rs"]).iter().map(|(name, text)| read(name, text)).collect();
     let of_sources = |f: &&File| f.name.starts_with("src/");

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 pub struct Source {
-    /// From the repository's root, with `/`.
+    /// The path from the repository's root, with `/`.
     pub name: String,
     pub text: String,
-    /// The text without comments, literals' contents and `#[cfg(test)]` items; as many lines as the text.
+    /// The text without comments, contents of literals and `#[cfg(test)]` items; it has as many lines as the text.
     pub code: String,
 }
 
@@ -34,16 +34,16 @@ pub fn sources() -> Vec<Source> {
             Source { name, text, code }
         })
         .collect();
-    assert!(sources.len() > 100, "the sources are there");
+    assert!(sources.len() > 100, "the sources exist");
     sources
 }
 
-/// A source of a made-up text, for the rules' own tests.
+/// A source with the given text, for tests of the rules.
 pub fn made_up(name: &str, text: &str) -> Source {
     Source { name: name.into(), text: text.into(), code: without_tests(&blanked(text)) }
 }
 
-/// The files below the folders with one of the endings, as names from the repository's root and texts.
+/// The files below the folders with one of the extensions, as paths from the repository's root and texts.
 pub fn texts(folders: &[&str], endings: &[&str]) -> Vec<(String, String)> {
     let mut paths = Vec::new();
     for folder in folders.iter().map(|f| root().join(f)).filter(|f| f.is_dir()) {
@@ -104,7 +104,7 @@ pub fn is_test(name: &str, all: &[Source]) -> bool {
     all.iter().any(|s| parents.contains(&s.name) && declares(s))
 }
 
-/// The text with comments and the contents of literals replaced by spaces, line breaks kept.
+/// The text with comments and the contents of literals replaced by spaces; line breaks are kept.
 pub fn blanked(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let (mut out, mut i) = (String::with_capacity(text.len()), 0);
@@ -164,7 +164,7 @@ pub fn without_tests(code: &str) -> String {
 }
 
 #[test]
-fn the_scanner_sees_code_and_nothing_else() {
+fn the_scanner_returns_only_code() {
     let text = r#"let a = "x.unwrap()"; // crate::cli
 #[cfg(test)]
 mod tests {

@@ -1,9 +1,9 @@
-//! A kernel names its operands: the numbers of slots come from `slots.cuh`, which is generated from `src/ops`.
+//! Kernels name their operands: the numbers of slots come from `slots.cuh`, which is generated from `src/ops`.
 
 use super::report;
 use super::scan::texts;
 
-/// The lines on which an operand is taken by a number: `a.at<float>(3)`, `a.has(2)`.
+/// The lines on which an operand is accessed by a number: `a.at<float>(3)`, `a.has(2)`.
 fn numbered_slots(file: &str, text: &str) -> Vec<String> {
     let mut out = Vec::new();
     for (n, line) in text.lines().enumerate() {
@@ -19,7 +19,7 @@ fn numbered_slots(file: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_number_for_a_slot_is_seen() {
+fn a_number_for_a_slot_is_found() {
     let text =
         "x = a.at<float>(X);\ny = a.at<Pair<u8>>(3) + 1;\nif (a.has(2)) return; // a.has(1)\nz = a.at<T>( 0 );\n";
     assert_eq!(numbered_slots("k.cu", text).len(), 3);
@@ -29,18 +29,18 @@ fn a_number_for_a_slot_is_seen() {
 #[test]
 fn kernels_name_their_operands() {
     let all = texts(&["kernels"], &["cu", "cuh"]);
-    assert!(all.len() >= 10, "the kernels are there");
+    assert!(all.len() >= 10, "the kernels exist");
     let mistakes: Vec<String> = all.iter().flat_map(|(name, text)| numbered_slots(name, text)).collect();
     report(&mistakes);
 }
 
-/// Parameters of templates that the name of a slot hides: a type that has the slots of an operation as its base sees
-/// the slot's number where it means the parameter.
+/// Template parameters that are hidden by the name of a slot: in a type whose base has the slots of an operation, the
+/// name refers to the slot's number instead of the parameter.
 fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
     let mut out = Vec::new();
     let above = std::iter::once("").chain(text.lines());
     for (n, (line, above)) in text.lines().zip(above).enumerate() {
-        // The parameters of a long declaration have a line of their own.
+        // The parameters of a long declaration are on a separate line.
         let line = if line.starts_with("struct ") { format!("{above} {line}") } else { line.to_owned() };
         let Some((head, base)) = line.split_once(" : slots::") else { continue };
         let Some(parameters) = head.strip_prefix("template <").and_then(|h| h.rsplit_once('>')) else { continue };
@@ -61,7 +61,7 @@ fn hidden_parameters(file: &str, text: &str, slots: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_hidden_parameter_is_seen() {
+fn a_hidden_parameter_is_found() {
     let slots = "struct sgd_step { enum : int { GRAD = 0, MOMENTUM_PREV = 1,\n    MOMENTUM = 2 }; };";
     let mistakes = |text: &str| hidden_parameters("k.cuh", text, slots);
     assert_eq!(mistakes("template <u64 MOMENTUM, bool NESTEROV> struct Sgd : slots::sgd_step {\n").len(), 1);

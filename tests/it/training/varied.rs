@@ -1,4 +1,4 @@
-//! Runs whose steps differ: in the samples and positions that they use, each with a recording of its own.
+//! Runs whose steps differ in the samples and positions that they use, each with its own recording.
 
 use std::path::{Path, PathBuf};
 use stepgraph::exec::Executor;
@@ -10,7 +10,7 @@ use stepgraph::train::{
 };
 use tempfile::TempDir;
 
-/// A preset of a sequence of `length`, with `batch` samples.
+/// A preset for a sequence of `length`, with `batch` samples.
 fn text(batch: usize, length: usize, layers: &str, loss: &str) -> String {
     format!(
         r#"{{"version": 1, "name": "t",
@@ -23,8 +23,8 @@ fn text(batch: usize, length: usize, layers: &str, loss: &str) -> String {
 const CLASSES: &str = r#"{"type": "softmax_cross_entropy"}"#;
 const MSE: &str = r#"{"type": "mse"}"#;
 
-/// Batches `[steps, batch, length]` of a file, of which `used` is what a run of other shapes uses: its samples and
-/// positions.
+/// Batches `[steps, batch, length]` of a file, of which a run of other shapes uses only the samples and positions in
+/// `used`.
 struct Batches {
     steps: usize,
     batch: usize,
@@ -98,7 +98,7 @@ fn session(spec: &SessionSpec) -> Session {
     Session::prepare(spec).unwrap_or_else(|e| panic!("{e}"))
 }
 
-/// Everything of a report but its times.
+/// Everything in a report except its times.
 fn bits(report: &StepReport) -> (u64, [u32; 6]) {
     let StepReport { step, loss, accuracy, update_max, grad_norm, rows, length, .. } = *report;
     (step, [loss.to_bits(), accuracy.to_bits(), update_max.to_bits(), grad_norm.to_bits(), rows, length])
@@ -108,7 +108,7 @@ fn whole_run(session: &mut Session) -> Vec<StepReport> {
     std::iter::from_fn(|| session.step().unwrap_or_else(|e| panic!("{e}"))).collect()
 }
 
-/// Networks with all kinds of layers that a length runs through, and the targets that they take.
+/// Networks with all kinds of layers that support a varying length, and their targets.
 fn networks() -> Vec<(&'static str, String, Targets, &'static str)> {
     let dense = |units: usize| format!(r#"{{"type": "dense", "units": {units}}}"#);
     let residual = r#"{"type": "residual", "layers": [{"type": "layer_norm"}, {"type": "attention", "heads": 2,
@@ -134,9 +134,9 @@ fn networks() -> Vec<(&'static str, String, Targets, &'static str)> {
     ]
 }
 
-/// A step that uses a part of its batch is the step of a network of that size, bit for bit.
+/// A step that uses a part of its batch equals the step of a network of that size, bit for bit.
 #[test]
-fn a_part_of_a_batch_is_as_a_network_of_that_size() {
+fn a_step_on_a_part_of_a_batch_equals_a_network_of_that_size() {
     let batches = Batches { steps: 6, batch: 5, length: 8 };
     for (name, layers, target, loss) in networks() {
         let folder = tempfile::tempdir().unwrap();
@@ -160,7 +160,7 @@ fn a_part_of_a_batch_is_as_a_network_of_that_size() {
 
 /// Eager, replayed, and replayed on more threads.
 #[test]
-fn replay_equals_eager_where_steps_differ() {
+fn replay_equals_eager_if_steps_differ() {
     let used = [(5, 8), (2, 8), (5, 3), (1, 1), (4, 6), (5, 7)];
     let batches = Batches { steps: 40, batch: 5, length: 8 };
     for (name, layers, target, loss) in networks() {
@@ -184,7 +184,7 @@ fn replay_equals_eager_where_steps_differ() {
     }
 }
 
-/// Of learned positions the first rows are used; the others have a gradient of zero, as in PyTorch.
+/// For learned positions the first rows are used; the others have a gradient of zero, as in PyTorch.
 #[test]
 fn rows_of_positions_that_are_not_used_only_decay() {
     let layers = r#"{"type": "position"}, {"type": "dense", "units": 9}"#;
@@ -232,7 +232,7 @@ fn give(session: &mut Session, name: &str, values: &[f32]) {
     step.set_param(stepgraph::model::ParamId(index as u32), values).unwrap();
 }
 
-/// Rows that change over a table that was written by longer steps: moments continue for all rows.
+/// Updates of rows in a table that longer steps also update: moments continue for all rows.
 #[test]
 fn moments_continue_for_rows_that_a_step_does_not_use() {
     let layers = r#"{"type": "position"}, {"type": "dense", "units": 9}"#;
@@ -243,16 +243,17 @@ fn moments_continue_for_rows_that_a_step_does_not_use() {
     let mut before = weight(&session, "layers.1.weight");
     while session.step().unwrap().is_some() {
         let after = weight(&session, "layers.1.weight");
-        // The last row moves in every step, by its moments where it was not used.
+        // The last row moves in every step, by its moments if it was not used.
         let moved = before.iter().zip(&after).skip(7 * 4).all(|(a, b)| (a - b).abs() > 1e-5);
         assert!(moved, "step {}", session.done());
         before = after;
     }
 }
 
-/// 10,000 steps over 64 keys, of which the pool holds 8: the bits of eager, and a memory that stays.
+/// 10,000 steps with 64 keys, 8 of which fit the pool: the bits equal those of eager steps, and the memory does not
+/// grow.
 #[test]
-fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
+fn a_pool_that_is_too_small_gives_the_same_bits_within_its_budget() {
     let steps = 10_000;
     let batches = Batches { steps, batch: 8, length: 8 };
     let used: Vec<(usize, usize)> = (0..64).map(|k| (k / 8 + 1, (k * 5 + k / 8) % 8 + 1)).collect();
@@ -286,7 +287,7 @@ fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
     println!("{counts:?}");
     assert!(counts.evictions > 1000 && counts.failures == 0, "{counts:?}");
     assert_eq!(counts.eager_steps, report.eager.iter().map(|eager| eager.steps).sum::<u64>());
-    // Each step found its recording, perhaps after it had waited for it, or ran op by op; so did the warm-up.
+    // Each step found its recording, possibly after waiting for it, or ran op by op; so did the warm-up.
     let made = counts.hits + counts.eager_steps;
     assert!(made == steps as u64 || made == steps as u64 + 1, "{counts:?}");
     assert_eq!(counts.arena_growths, 0);
@@ -295,7 +296,7 @@ fn a_pool_that_is_too_small_keeps_the_bits_and_its_budget() {
     }
 }
 
-/// The memory of this process now, where the system reports it.
+/// The current memory of this process, if the system reports it.
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(text.split(' ').nth(1)?.parse::<u64>().ok()? * 4096)
@@ -310,7 +311,7 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
     let layers = r#"{"type": "dense", "units": 9}"#;
     let strict = RecordingRules { bytes: None, is_strict: true };
     let spec = SessionSpec { recordings: strict, ..spec(&text(4, 6, layers, CLASSES), &file) };
-    // With room for all of them, all are made ahead.
+    // If all of them fit, all are made in advance.
     let mut wide = session(&spec);
     assert_eq!(whole_run(&mut wide).len(), 30);
     assert_eq!(wide.recordings().counts.eager_steps, 0);
@@ -321,7 +322,7 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
     for part in ["step 1 would run op by op", "x i32[1, 1], y i32[1, 1], f32, path whole, training", "no room"] {
         assert!(message.contains(part), "{message}");
     }
-    // Without it, the steps are made, counted and explained.
+    // Otherwise the steps are made, counted and explained.
     let recordings = RecordingRules { bytes: Some(1), is_strict: false };
     let mut loose = session(&SessionSpec { recordings, ..spec.clone() });
     let reports = whole_run(&mut loose);
@@ -336,7 +337,7 @@ fn a_step_that_would_run_op_by_op_ends_a_strict_run_with_its_reason() {
 }
 
 #[test]
-fn a_short_last_batch_is_a_step_of_its_own() {
+fn a_short_last_batch_makes_a_step() {
     let text = r#"{"version": 1, "name": "t", "input": {"shape": [4], "batch": 32},
         "layers": [{"type": "dense", "units": 5}, {"type": "batch_norm"}, {"type": "dense", "units": 3}],
         "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01},
@@ -352,7 +353,7 @@ fn a_short_last_batch_is_a_step_of_its_own() {
     let dropped = whole_run(&mut session(&spec(&text.replace("short", "drop"))));
     assert_eq!(dropped[2].loss.to_bits(), reports[2].loss.to_bits());
     assert_eq!(dropped[3].rows, 0);
-    // A run that was interrupted in the middle of a pass, and at its end, continues with the same bits.
+    // A run that was interrupted during a pass, or at its end, continues with the same bits.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("c.ckpt");
     for stop in [3, 4, 6] {
@@ -368,7 +369,7 @@ fn a_short_last_batch_is_a_step_of_its_own() {
 }
 
 #[test]
-fn lengths_of_a_text_go_to_buckets() {
+fn texts_are_assigned_to_buckets_by_length() {
     let text = |buckets: &str| {
         format!(
             r#"{{"version": 1, "name": "t", "input": {{"type": "tokens", "shape": [16], "vocab": 128, "batch": 8}},
@@ -394,7 +395,7 @@ fn lengths_of_a_text_go_to_buckets() {
         refused("[4, 17]")
     );
     assert!(read_preset(&text("[8, 4]")).is_err());
-    // All of a text in each bucket: the run without the field, with more to say.
+    // All of a text in each bucket: the same run as without the field, with additional reports.
     let whole = whole_run(&mut session(&spec(&text("[16]"))));
     let plain = whole_run(&mut session(&spec(&text("[]"))));
     assert_eq!(
@@ -420,7 +421,7 @@ fn batches_of_a_step_may_differ_too() {
 }
 
 #[test]
-fn what_a_file_says_of_its_batches_is_checked() {
+fn the_rows_and_lengths_in_a_file_of_batches_are_checked() {
     let batches = Batches { steps: 3, batch: 5, length: 8 };
     let folder = tempfile::tempdir().unwrap();
     let text = text(5, 8, r#"{"type": "dense", "units": 9}"#, CLASSES);

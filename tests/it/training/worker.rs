@@ -4,7 +4,7 @@ use super::{MLP_ADAM, spec};
 use std::time::{Duration, Instant};
 use stepgraph::train::{Command, Event, RunKey, RunState, Worker};
 
-/// Waits for events until one is wanted; everything seen goes to `seen`.
+/// Waits for events until one is wanted; all events are added to `seen`.
 fn until(worker: &Worker, seen: &mut Vec<Event>, wanted: impl Fn(&Event) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
@@ -27,7 +27,7 @@ fn is_state(event: &Event, state: &RunState) -> bool {
     matches!(event, Event::State(s) if s == state)
 }
 
-/// The numbers of all reported steps, in the order in which they came.
+/// The numbers of all reported steps, in order of arrival.
 fn reported(seen: &[Event]) -> Vec<u64> {
     let of =
         |e: &Event| if let Event::Steps(reports) = e { reports.iter().map(|r| r.step).collect() } else { Vec::new() };
@@ -35,7 +35,7 @@ fn reported(seen: &[Event]) -> Vec<u64> {
 }
 
 #[test]
-fn the_worker_obeys_and_reports_every_step_once() {
+fn the_worker_performs_commands_and_reports_every_step_once() {
     let folder = tempfile::tempdir().unwrap();
     let long = MLP_ADAM.replace("\"steps\": 400", "\"steps\": 1000000");
     let woken = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -86,7 +86,7 @@ fn the_worker_obeys_and_reports_every_step_once() {
     assert!(worker.send(Command::Stop));
     until(&worker, &mut seen, |e| is_state(e, &RunState::Stopped));
     assert!(woken.load(std::sync::atomic::Ordering::SeqCst) > 5, "the window is woken");
-    // The result of a run that was ended can still be saved, and a failure to do so is reported with its place.
+    // The result of a run that was ended can still be saved, and a failure to do so is reported with its path.
     let (weights, nowhere) = (folder.path().join("w.safetensors"), folder.path().join("no/such/w.safetensors"));
     assert!(worker.send(Command::SaveWeights(weights.clone())) && worker.send(Command::SaveWeights(nowhere.clone())));
     until(&worker, &mut seen, |e| matches!(e, Event::Saved(p) if *p == weights));
@@ -97,7 +97,7 @@ fn the_worker_obeys_and_reports_every_step_once() {
 }
 
 #[test]
-fn a_prepared_run_is_had_by_its_key() {
+fn a_prepared_run_is_found_by_its_key() {
     let worker = Worker::spawn(spec(MLP_ADAM), || {}).unwrap();
     let mut seen = Vec::new();
     until(&worker, &mut seen, |e| matches!(e, Event::Prepared { .. }));

@@ -28,7 +28,7 @@ fn asked(prompt: &str, tokens: usize) -> Command {
     Command::Write(Generation { prompt: prompt.into(), tokens: Some(tokens), sampling, stop: None })
 }
 
-/// Everything that is reported until one of the events is wanted.
+/// All reports until one of the events is wanted.
 fn until(worker: &Worker, wanted: impl Fn(&Event) -> bool) -> Vec<Event> {
     let (mut seen, started) = (Vec::new(), Instant::now());
     while !seen.last().is_some_and(&wanted) {
@@ -61,7 +61,7 @@ fn a_text_is_written_while_the_run_trains_and_hardly_slows_it() {
     let worker = worker(folder.path(), 1_000_000);
     assert!(worker.send(Command::Start));
     until(&worker, |event| matches!(event, Event::Steps(_)));
-    // The run's own pace, then that beside a text that never ends.
+    // The speed of the run alone, then while it writes a text that never ends.
     let rate = |time: Duration| {
         let (started, mut count) = (Instant::now(), 0);
         while started.elapsed() < time {
@@ -73,21 +73,21 @@ fn a_text_is_written_while_the_run_trains_and_hardly_slows_it() {
     assert!(worker.send(asked("abcab", usize::MAX)));
     until(&worker, |event| matches!(event, Event::Writing(WritingEvent::Wrote { .. })));
     let beside = rate(Duration::from_millis(1500));
-    // Other tests run at the same time: the bound is loose, the share of the time is held exactly elsewhere.
+    // Other tests run at the same time: the bound is loose; the exact share of the time is tested elsewhere.
     assert!(beside > 0.6 * alone, "{beside} steps/s while it writes, {alone} without");
     assert!(worker.send(Command::StopWriting));
     let seen = until(&worker, is_end);
     let (text, at) = written(&seen);
     assert!(text.is_empty() || (text.chars().all(|c| "abc".contains(c)) && at.is_sorted()), "{text}");
     assert!(matches!(seen.last(), Some(Event::Writing(WritingEvent::Ended(GenerationEnd::Cancelled)))));
-    // Nobody writes any more: an order to stop says nothing, and the run continues.
+    // No text is being written any more: a command to stop has no effect, and the run continues.
     assert!(worker.send(Command::StopWriting) && worker.send(Command::Pause));
     let seen = until(&worker, |event| matches!(event, Event::State(RunState::Paused)));
     assert!(!seen.iter().any(is_end));
 }
 
 #[test]
-fn a_text_follows_the_newest_weights_and_wrong_prompts_say_what_to_do() {
+fn a_text_follows_the_newest_weights_and_errors_of_prompts_say_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let worker = worker(folder.path(), 300);
     assert!(worker.send(Command::Start));
@@ -103,7 +103,7 @@ fn a_text_follows_the_newest_weights_and_wrong_prompts_say_what_to_do() {
     let seen = until(&worker, is_end);
     let Some(Event::Writing(WritingEvent::Failed(why))) = seen.last() else { panic!("{seen:?}") };
     assert!(why.contains("'X', which the network does not know; it knows 3: abc"), "{why}");
-    // A newer text takes the place of one that is being written.
+    // A newer text replaces one that is being written.
     assert!(worker.send(asked("a", usize::MAX)) && worker.send(asked("ca", 4)));
     let seen = until(&worker, is_end);
     let last = seen.iter().rposition(|e| matches!(e, Event::Writing(WritingEvent::Began { .. }))).unwrap();

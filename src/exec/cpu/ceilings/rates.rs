@@ -1,4 +1,4 @@
-//! Loops that do nothing but move numbers or compute with them, and how fast this machine runs them at best.
+//! Loops that only move numbers or compute with them, and the highest speed of this machine at them.
 
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
 use crate::exec::cpu::pool::Pool;
@@ -7,16 +7,16 @@ use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What one trial lasts, roughly: short enough to fall between two interruptions of a busy machine.
+/// The approximate duration of one trial: short enough to finish between two interruptions on a busy machine.
 const TRIAL_US: f64 = 120.0;
-/// Trials of each rate; the best counts, because a busy machine only ever slows one.
+/// The number of trials of each rate; the best one is used, because other load can only slow a trial down.
 const TRIALS: usize = 30;
 
-/// The best rate of `work(thread, rounds)` on the first `threads` threads of the pool, of which each does `per_round`
-/// units a round: units a microsecond of all threads together.
+/// The best rate of `work(thread, rounds)` on the first `threads` threads of the pool, each of which does `per_round`
+/// units in a round: units in a microsecond, of all threads together.
 fn best_rate(pool: &mut Pool, threads: usize, per_round: f64, work: &(dyn Fn(usize, usize) + Sync)) -> f64 {
     let began = Instant::now();
-    // Each thread reads the clock around its own loop, so that starting and meeting the others costs nothing.
+    // Each thread reads the clock around its own loop, so that starting and synchronising the threads is not included.
     let spans: Vec<Mutex<[Instant; 2]>> = (0..threads).map(|_| Mutex::new([began; 2])).collect();
     let mut timed = |rounds: usize| {
         pool.wake();
@@ -40,23 +40,23 @@ fn best_rate(pool: &mut Pool, threads: usize, per_round: f64, work: &(dyn Fn(usi
     per_round * (threads * rounds) as f64 / best
 }
 
-/// Who shares what is measured.
+/// How the measured resource is shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Every core has its own: all threads do at most so many times what one does alone. A busy machine may never run
-    /// all of them at once for long enough to measure them together.
+    /// Every core has its own: all threads together reach at most this multiple of the rate of one. A busy machine may
+    /// never run all of them at the same time for long enough to measure them together.
     Core,
-    /// All cores together.
+    /// All cores share it.
     Machine,
 }
 
-/// The best rate of all threads of the pool at `work`, as [`best_rate`] has it.
+/// The best rate of all threads of the pool at `work`, as in [`best_rate`].
 fn pool_rate(pool: &mut Pool, sharing: Sharing, per_round: f64, work: &(dyn Fn(usize, usize) + Sync)) -> f64 {
     let (all, alone) = (pool.threads(), best_rate(pool, 1, per_round, work));
     match sharing {
         _ if all == 1 => alone,
         Sharing::Core => alone * all as f64,
-        // One alone may be faster than all where they are in each other's way.
+        // One thread alone may be faster than all of them if they interfere with each other.
         Sharing::Machine => alone.max(best_rate(pool, all, per_round, work)),
     }
 }
@@ -67,7 +67,7 @@ fn pool_rate(pool: &mut Pool, sharing: Sharing, per_round: f64, work: &(dyn Fn(u
 enum Mix {
     Read,
     Copy,
-    /// Two are read for one that is written.
+    /// Reads two for each one that is written.
     Add,
 }
 
@@ -87,13 +87,13 @@ impl Mix {
 /// The memory of one thread.
 struct Own {
     arrays: [Vec<f32>; 3],
-    /// Numbers of each array that a pass goes over, and where the next one begins.
+    /// The number of elements of each array that a pass covers, and the first element of the next pass.
     window: usize,
     at: usize,
 }
 
 impl Own {
-    /// Arrays of so many bytes together, which passes go over `window` bytes at a time.
+    /// Arrays with this total size in bytes, which passes cover `window` bytes at a time.
     fn new(mix: Mix, bytes: usize, window: usize) -> Self {
         const GRAIN: usize = UNROLL * LANES;
         let floats = |bytes: usize| (bytes / size_of::<f32>() / mix.arrays() / GRAIN).max(1) * GRAIN;
@@ -116,21 +116,21 @@ impl Own {
     }
 }
 
-/// Bytes that every thread works on, and how many of them at a time.
+/// The number of bytes that every thread works on, and the number of bytes in one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Footprint {
     pub bytes: usize,
     pub window: usize,
 }
 
-/// The best rate at which the pool's threads move bytes of any of these footprints, in bytes a microsecond, and the
-/// bytes of all threads that reached it.
+/// The best rate at which the pool's threads move bytes of any of these footprints, in bytes in a microsecond, and the
+/// bytes of all threads at that rate.
 pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, sharing: Sharing, footprints: &[Footprint]) -> (f64, u64) {
     let mut best = (0.0, 0);
     for footprint in footprints {
         for mix in Mix::ALL {
             let own = |_| Mutex::new(Own::new(mix, footprint.bytes, footprint.window));
-            // The lock only hands the memory over, and is taken once a trial.
+            // The lock only transfers ownership of the memory, and is taken once in each trial.
             let owns: Vec<Mutex<Own>> = (0..pool.threads()).map(own).collect();
             let moved = owns.first().map_or(0, |o| o.lock().unwrap_or_else(PoisonError::into_inner).window)
                 * mix.arrays()
@@ -148,10 +148,10 @@ pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, sharing: Sharing, footprin
     best
 }
 
-/// Registers that a loop works on side by side.
+/// The number of registers that a loop uses in parallel.
 const UNROLL: usize = 8;
 
-/// Calls a generic loop as it is compiled for an instruction set.
+/// Calls a generic loop compiled for an instruction set.
 macro_rules! compiled_for {
     ($isa:expr, $body:ident($($name:ident: $type:ty),*)) => {{
         #[cfg(target_arch = "x86_64")]
@@ -204,10 +204,10 @@ fn add_all<V: Lanes>(a: &[f32], b: &[f32], to: &mut [f32]) {
     }
 }
 
-/// Multiplications and additions a round of the loops below.
+/// Multiplications and additions in each round of the loops below.
 const FLOPS_PER_ROUND: usize = 2 * 12 * 16;
 
-/// The best rate of arithmetic, in floating-point operations a microsecond.
+/// The best rate of arithmetic, in floating-point operations in a microsecond.
 pub(super) fn arithmetic_rate(isa: Isa, pool: &mut Pool) -> f64 {
     let work = |_: usize, rounds: usize| {
         black_box(arithmetic(isa, rounds));
@@ -215,8 +215,8 @@ pub(super) fn arithmetic_rate(isa: Isa, pool: &mut Pool) -> f64 {
     pool_rate(pool, Sharing::Core, FLOPS_PER_ROUND as f64, &work)
 }
 
-/// Runs `rounds` rounds of twelve independent chains on 16 numbers each: enough to hide the latency of every core so
-/// far, and few enough for registers.
+/// Runs `rounds` rounds of twelve independent chains of 16 numbers each: enough to hide the latency of all known cores,
+/// and few enough to fit in registers.
 fn arithmetic(isa: Isa, rounds: usize) -> f32 {
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -234,7 +234,7 @@ fn arithmetic(isa: Isa, rounds: usize) -> f32 {
 fn avx512(rounds: usize) -> f32 {
     use std::arch::x86_64::*;
     let (scale, shift) = (_mm512_set1_ps(black_box(0.5)), _mm512_set1_ps(black_box(1.0)));
-    // The chains start apart, so that the compiler cannot see them as one.
+    // The chains start with different values, so that the compiler cannot merge them.
     let mut chains: [__m512; 12] = std::array::from_fn(|i| _mm512_set1_ps(black_box(i as f32)));
     for _ in 0..rounds {
         for chain in &mut chains {
@@ -250,7 +250,7 @@ fn avx2(rounds: usize) -> f32 {
     use std::arch::x86_64::*;
     let (scale, shift) = (_mm256_set1_ps(black_box(0.5)), _mm256_set1_ps(black_box(1.0)));
     let mut chains: [__m256; 12] = std::array::from_fn(|i| _mm256_set1_ps(black_box(i as f32)));
-    // A register holds eight numbers here, so that a round goes over the chains twice.
+    // A register holds eight numbers here, so that a round updates the chains twice.
     for _ in 0..2 * rounds {
         for chain in &mut chains {
             *chain = _mm256_fmadd_ps(*chain, scale, shift);
@@ -259,7 +259,7 @@ fn avx2(rounds: usize) -> f32 {
     chains.into_iter().map(|c| _mm_cvtss_f32(_mm256_castps256_ps128(c))).sum()
 }
 
-/// Multiplies and adds apart, as the portable products do; four numbers make a register of the baseline.
+/// Multiplies and adds separately, as the portable products do; four numbers fill a register of the baseline.
 fn portable(rounds: usize) -> f32 {
     let (scale, shift) = (black_box(0.5f32), black_box(1.0f32));
     let mut chains: [[f32; 4]; 12] = std::array::from_fn(|i| [black_box(i as f32); 4]);

@@ -1,8 +1,8 @@
 //! A classifier of many classes with its loss and its gradients, in chunks of rows.
 //!
-//! The scores of a chunk are in scratch memory, where their gradient takes their place; the products are those of
-//! [`gemm`], each in phases of its own. Gradients of the weight and of the bias are added up chunk by chunk, so that
-//! the results depend on the size of a chunk, and not on the number of threads.
+//! The scores of a chunk are in scratch memory, where they are replaced by their gradient; the products are those of
+//! [`gemm`], each in separate phases. Gradients of the weight and of the bias are summed chunk by chunk, so that the
+//! results depend on the size of a chunk, but not on the number of threads.
 
 use super::columns::{Grid, TILE, column_sums};
 use super::elementwise::{Values, store_sums};
@@ -46,7 +46,7 @@ unsafe fn avx512(call: &Call, part: Part) {
 /// Runs one part of a phase, by the kernels of an instruction set.
 ///
 /// # Safety
-/// As for [`KernelFn`], where the instruction set is available.
+/// As for [`KernelFn`], and the instruction set is available.
 unsafe fn run(call: &Call, part: Part, isa: Isa) {
     let OpKind::ClassifierCe(op) = &call.op else { return };
     // SAFETY: the caller's contract; chunks are inside of the operands.
@@ -79,12 +79,12 @@ unsafe fn run(call: &Call, part: Part, isa: Isa) {
     }
 }
 
-/// A part that has the number of a chunk in the place of its phase.
+/// A part whose phase is the number of a chunk.
 const fn part_of_chunk(part: Part, chunk: usize) -> Part {
     Part { phase: chunk, ..part }
 }
 
-/// Where the values of a chunk are.
+/// The locations of a chunk's values.
 struct Pointers {
     /// `[rows, features]`
     a: *mut f32,
@@ -92,9 +92,9 @@ struct Pointers {
     b: *mut f32,
     /// `[rows, classes]`
     scores: *mut f32,
-    /// `[rows, features]`; of no meaning where no input gradient is asked for.
+    /// `[rows, features]`; not used if no input gradient is computed.
     dx: *mut f32,
-    /// What products need.
+    /// The arguments of products.
     work: *mut f32,
 }
 
@@ -115,7 +115,7 @@ impl Pointers {
 /// Runs one part of a phase of the product `c = a b`.
 ///
 /// # Safety
-/// The factors, the bias where there is one, and the scratch memory are as the product asks for them.
+/// The factors, the bias if there is one, and the scratch memory are as the product requires.
 unsafe fn multiply(g: &Gemm, [a, b, c]: [*mut f32; 3], bias: *mut f32, work: *mut f32, isa: Isa, part: Part) {
     let op = OpKind::Gemm(*g);
     let Some(kernel) = gemm::resolve(&op, isa, part.count) else { return };
@@ -131,7 +131,7 @@ unsafe fn multiply(g: &Gemm, [a, b, c]: [*mut f32; 3], bias: *mut f32, work: *mu
     unsafe { (call.run)(&call, part) }
 }
 
-/// Softmax, loss and gradient of the scores of the chunk that the part has for its phase.
+/// Softmax, loss and gradient of the scores of the chunk whose number is the part's phase.
 #[inline(always)]
 unsafe fn softmax<V: Lanes>(call: &Call, part: Part) {
     let OpKind::ClassifierCe(op) = &call.op else { return };
@@ -144,14 +144,14 @@ unsafe fn softmax<V: Lanes>(call: &Call, part: Part) {
     job.labels = call.arg::<i32>(slot::LABELS).wrapping_add(start);
     job.row_loss = of_rows(scratch.losses);
     job.right = if accuracy.is_null() { accuracy } else { of_rows(scratch.right) };
-    // Long rows have nothing to do with each other.
+    // Long rows are independent of each other.
     let (from, to) = part.range(rows, if op.classes > LANES { 1 } else { LANES });
     // SAFETY: the call's buffers hold all rows.
     unsafe { job.rows::<V, true>(from, to) };
 }
 
-/// Adds the gradient of the scores of the chunk that the part has for its phase to the gradient of the bias, which the
-/// first chunk overwrites where it does not accumulate.
+/// Adds the gradient of the scores of the chunk whose number is the part's phase to the gradient of the bias; the first
+/// chunk overwrites it unless it accumulates.
 #[inline(always)]
 unsafe fn bias_gradient<V: Lanes>(call: &Call, part: Part) {
     let OpKind::ClassifierCe(op) = &call.op else { return };
@@ -170,7 +170,7 @@ unsafe fn bias_gradient<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// The mean loss and the accuracy, of what the chunks left for each row.
+/// The mean loss and the accuracy, from the results of the chunks for each row.
 #[inline(always)]
 unsafe fn totals<V: Lanes>(call: &Call, part: Part) {
     let OpKind::ClassifierCe(op) = &call.op else { return };

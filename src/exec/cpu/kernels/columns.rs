@@ -1,17 +1,17 @@
-//! Walking a matrix `[rows, cols]` in stretches of lanes, and sums over its rows.
+//! Iterates over a matrix `[rows, cols]` in groups of lanes, and sums over its rows.
 //!
-//! Few columns would leave lanes idle, so several rows are taken together as one *wide row*: with one column, 64 rows
-//! make a wide row of 64; with six, 16 rows make one of 96. What belongs to a column (a mean, a scale) is repeated
-//! along the wide row ([`Grid::spread`]). Long rows are cut into tiles of [`TILE`] columns.
+//! Few columns would leave lanes idle, so several rows are combined into one *wide row*: with one column, 64 rows make
+//! a wide row of 64; with six, 16 rows make one of 96. Values of a column (a mean, a scale) are repeated along the wide
+//! row ([`Grid::spread`]). Long rows are divided into tiles of [`TILE`] columns.
 
 use super::lanes::{LANES, Lanes};
 use crate::exec::cpu::call::Part;
 use crate::ops::chunks::FLAT_CHUNK;
 
-/// Columns of a wide row that are worked on together.
+/// The number of columns of a wide row that are processed together.
 pub const TILE: usize = 256;
 
-/// A number for each column of a tile's wide row, aligned so that no stretch crosses a line of the cache.
+/// A number for each column of a tile's wide row, aligned so that no group of 16 crosses a cache line.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Tile(pub [f32; TILE]);
@@ -30,14 +30,14 @@ impl Tile {
     }
 }
 
-/// How the rows of a matrix are taken together. The choice depends on the number of columns alone.
+/// How the rows of a matrix are combined. The choice depends only on the number of columns.
 #[derive(Clone, Copy)]
 pub struct Grid {
     /// Columns of the matrix.
     pub cols: usize,
     /// Rows of the matrix in a wide row, a power of two; 1 from 64 columns on.
     per: usize,
-    /// Columns of a wide row; at most [`TILE`] where several rows make one.
+    /// Columns of a wide row; at most [`TILE`] if it consists of several rows.
     pub width: usize,
 }
 
@@ -55,7 +55,7 @@ impl Grid {
         (self.cols - tile).min(TILE)
     }
 
-    /// `f(i)` of the tile's column `i`, repeated along the wide row.
+    /// `f(i)` for the tile's columns `i`, repeated along the wide row.
     #[inline(always)]
     pub fn spread(self, tile: usize, f: impl Fn(usize) -> f32) -> Tile {
         let mut spread = Tile::ZERO;
@@ -72,9 +72,9 @@ impl Grid {
     }
 }
 
-/// Runs `$body` for every stretch of up to 16 elements of the rows `$from..$to`, in the tile that starts at column
-/// `$tile`: `$at` is the stretch's first element in the matrix, `$j` its column in the tile's wide row, `$n` its number
-/// of elements (a constant 16 but for ends).
+/// Runs `$body` for every group of up to 16 elements of the rows `$from..$to`, in the tile that starts at column
+/// `$tile`: `$at` is the group's first element in the matrix, `$j` its column in the tile's wide row, `$n` its number
+/// of elements (the constant 16 except at ends).
 macro_rules! for_stretches {
     ($grid:expr, $tile:expr, $from:expr, $to:expr, |$at:ident, $j:ident, $n:ident| $body:block) => {{
         let grid: crate::exec::cpu::kernels::columns::Grid = $grid;
@@ -103,8 +103,8 @@ pub(super) use for_stretches;
 
 /// What is summed: `N` numbers for each element.
 pub trait Term<V: Lanes, const N: usize> {
-    /// The addends of the `n` elements (up to 16) from `at` on, which are at column `j` of the tile's wide row. Lanes
-    /// from `n` on are zero.
+    /// The addends of the `n` elements (up to 16) from `at` on, at column `j` of the tile's wide row. Lanes from `n` on
+    /// are zero.
     ///
     /// # Safety
     /// The elements are within the matrix.
@@ -118,8 +118,8 @@ fn accumulate<V: Lanes, const N: usize>(sums: &mut [V; N], addends: [V; N]) {
     }
 }
 
-/// Sums over the rows `from..to`, for the columns `tile..tile + cols` (at most [`TILE`]; all columns where there are
-/// fewer than 64). The order of additions depends on the arguments alone.
+/// Sums over the rows `from..to`, for the columns `tile..tile + cols` (at most [`TILE`]; all columns if there are fewer
+/// than 64). The order of additions depends only on the arguments.
 ///
 /// # Safety
 /// The rows are within the term's matrix.
@@ -146,7 +146,7 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
             };
         }
     }
-    // The rows of a wide row are folded onto each other, halves onto halves.
+    // The rows within a wide row are added by halves.
     let mut half = grid.per / 2;
     while half > 0 {
         for sums in &mut out {
@@ -160,11 +160,11 @@ pub unsafe fn column_sums<V: Lanes, const N: usize, T: Term<V, N>>(
     out
 }
 
-/// Sums of `U` stretches of columns of the wide rows in the rows `from..to`, from the tile's column `j` on, with
-/// `width` columns left in the tile. Gives the columns that it went over.
+/// Sums of `U` groups of columns of the wide rows in the rows `from..to`, from the tile's column `j` on, with `width`
+/// columns left in the tile. Returns the number of columns that it processed.
 ///
 /// # Safety
-/// The rows are within the term's matrix, the first `U - 1` stretches within the tile.
+/// The rows are within the term's matrix, the first `U - 1` groups within the tile.
 #[inline(always)]
 unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     term: &T,
@@ -210,7 +210,7 @@ unsafe fn column_block<V: Lanes, const N: usize, T: Term<V, N>, const U: usize>(
     U * LANES
 }
 
-/// One half to the power of the number of times that 1 is multiplied by `growth` until it is `len` or more.
+/// One half to the power of the number of times that 1 must be multiplied by `growth` until it is at least `len`.
 #[must_use]
 pub fn power_of_two(len: usize, growth: usize) -> f32 {
     let (mut power, mut size) = (1.0, 1usize);
@@ -220,7 +220,7 @@ pub fn power_of_two(len: usize, growth: usize) -> f32 {
     power
 }
 
-/// The fixed chunks of `len` elements that a part has: number, first element, and length of each.
+/// The chunks of fixed length `len` that a part has: number, first element, and length of each.
 #[inline(always)]
 pub fn chunks_of(len: usize, part: Part) -> impl Iterator<Item = (usize, usize, usize)> {
     let (first, last) = part.range(len.div_ceil(FLAT_CHUNK), 1);
@@ -230,7 +230,7 @@ pub fn chunks_of(len: usize, part: Part) -> impl Iterator<Item = (usize, usize, 
 /// Sums over the `len` elements from `at` on.
 ///
 /// # Safety
-/// The elements are within what the term covers.
+/// The elements are within the range of the term.
 #[inline(always)]
 pub unsafe fn flat_sums<V: Lanes, const N: usize, T: Term<V, N>>(term: &T, at: usize, len: usize) -> [f32; N] {
     let mut sums = [[V::zero(); N]; 4];

@@ -1,7 +1,7 @@
 //! Dropout.
 //!
-//! Random numbers are a function of (seed, stream, step, element), so neither the number of threads nor the order of
-//! work changes them. A block of four words serves four elements that are 16 apart, so that sixteen blocks fill the
+//! Random numbers are a function of (seed, stream, step, element), so they depend neither on the number of threads nor
+//! on the order of work. A block of four words serves four elements that are 16 apart, so that sixteen blocks fill the
 //! lanes of 64 neighbouring elements.
 
 use super::lanes::{LANES, Lanes, for_isa};
@@ -13,7 +13,7 @@ use crate::tensor::random_words;
 /// Elements that sixteen blocks of random words serve.
 const GROUP: usize = 64;
 
-/// Elements at whose multiples the work is cut between threads: whole groups, and whole bytes of the mask.
+/// Work is divided between threads at multiples of this number of elements: whole groups, and whole bytes of the mask.
 const GRAIN: usize = 1_024;
 
 /// The block of words for the elements `64 g + l + {0, 16, 32, 48}`, with `block = 16 g + l`.
@@ -40,8 +40,8 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// Slots: x, counter (seed, step), y, mask (one bit an element, the lowest first; unused bits of the last byte are
-/// zero).
+/// Slots: x, counter (seed, step), y, mask (one bit for each element, the lowest first; unused bits of the last byte
+/// are zero).
 #[inline(always)]
 unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::dropout as slot;
@@ -73,7 +73,7 @@ unsafe fn dropout<V: Lanes>(call: &Call, part: Part) {
             let n = (to - at).min(LANES);
             let valid = ((1u32 << n) - 1) as u16;
             let bits = keep.iter().fold(0, |bits, bit| bits | bit) & valid;
-            // SAFETY: the stretch is within `len`; its mask begins at a byte of its own and ends with the last byte
+            // SAFETY: the stretch is within `len`; its mask begins at the start of a byte and ends with the last byte
             // that it has bits in.
             unsafe {
                 let value = V::select(V::mask(bits), V::load_n(x.add(at), n) * scale, V::zero());
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_share_that_is_kept_fits_the_rate() {
+    fn the_share_of_kept_elements_agrees_with_the_rate() {
         let kept = (0..100_000).filter(|&i| random(7, 3, 11, i) >= threshold(0.3)).count();
         assert!((kept as f64 / 100_000.0 - 0.7).abs() < 0.005, "{kept}");
         let same = (0..10_000).filter(|&i| random(7, 3, 11, i) == random(7, 3, 12, i)).count();

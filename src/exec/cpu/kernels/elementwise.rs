@@ -1,4 +1,4 @@
-//! Operations that treat each element alone: activations and their derivatives, additions, and the gradient of a bias.
+//! Operations on each element separately: activations and their derivatives, additions, and the gradient of a bias.
 //!
 //! Threads share the elements at fixed boundaries. Every result may share the memory of the first argument. `relu(NaN)`
 //! is NaN.
@@ -11,18 +11,17 @@ use crate::model::Activation;
 use crate::ops::{self, OpKind, chunks};
 use crate::select::{Isa, cpu_rest};
 
-/// Elements at whose multiples a flat array is cut between threads.
+/// A flat array is divided between threads at multiples of this number of elements.
 pub const GRAIN: usize = 1_024;
 
-/// Means a function that is known only when the kernel runs, where functions are numbered by their place in
-/// [`Activation::ALL`].
+/// A function that is known only when the kernel runs; functions are numbered by their index in [`Activation::ALL`].
 pub const ANY: usize = Activation::ALL.len();
 
-/// Means no function.
+/// No function.
 pub const NONE: usize = ANY + 1;
 
-/// The function numbered `F`; `func` for [`ANY`]. What is written after it is compiled for the function alone where `F`
-/// names one.
+/// The function with number `F`, or `func` if `F` is [`ANY`]. If `F` names a function, the code that uses the result is
+/// compiled for it.
 #[inline(always)]
 pub fn known<const F: usize>(func: Option<Activation>) -> Option<Activation> {
     match F {
@@ -46,10 +45,10 @@ pub fn activate<V: Lanes>(func: Option<Activation>, x: V) -> V {
     }
 }
 
-/// `dy` times the function's derivative at the `n` values that it saved; `dy` itself where there is no function.
+/// `dy` times the function's derivative at the `n` values that it saved; `dy` itself if there is no function.
 ///
 /// # Safety
-/// Where there is a function, `n` floats can be read at `saved`.
+/// If there is a function, `n` floats can be read at `saved`.
 #[inline(always)]
 pub unsafe fn deactivate<V: Lanes>(func: Option<Activation>, dy: V, saved: *const f32, n: usize) -> V {
     let Some(func) = func else { return dy };
@@ -99,7 +98,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl { phases, ..KernelImpl::simple(run, parallel) })
 }
 
-/// Runs `$body` for every stretch `$at` of `$n` elements of this part's share of `$len` elements.
+/// Runs `$body` for every group `$at` of `$n` elements of this part's share of `$len` elements.
 macro_rules! for_flat {
     ($part:expr, $len:expr, |$at:ident, $n:ident| $body:block) => {{
         let (mut $at, end) = $part.range($len, crate::exec::cpu::kernels::elementwise::GRAIN);
@@ -202,8 +201,8 @@ impl<V: Lanes> Term<V, 1> for Values {
     }
 }
 
-/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. One chunk of rows: threads share the columns. More: each
-/// chunk's sums go to the workspace, and are added in order in the second phase.
+/// `dy [rows, cols]`, `db [cols]`, `work [chunks, cols]`. With one chunk of rows, threads share the columns. With more,
+/// each chunk's sums are written to the workspace, and are added in order in the second phase.
 #[inline(always)]
 unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::bias_grad as slot;
@@ -240,7 +239,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Makes the sums of the columns from `tile` on zero that are known to be.
+/// Sets the sums of those columns from `tile` on to zero that are known to be zero.
 #[inline(always)]
 fn without_still(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
     if op.still.is_some() {
@@ -248,10 +247,10 @@ fn without_still(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
     }
 }
 
-/// Writes sums, or adds them to what is there.
+/// Writes sums, or adds them to the previous values.
 ///
 /// # Safety
-/// `to` has room for as many floats.
+/// `to` has room for the same number of floats.
 #[inline(always)]
 pub unsafe fn store_sums(sums: &[f32], to: *mut f32, accumulate: bool) {
     for (i, &sum) in sums.iter().enumerate() {
@@ -263,7 +262,7 @@ pub unsafe fn store_sums(sums: &[f32], to: *mut f32, accumulate: bool) {
 /// Adds the rows of `partials [chunks, stride]` in order, in the columns `from..to`, into `out`.
 ///
 /// # Safety
-/// `partials` holds that many floats, and `out` at least `to`.
+/// `partials` contains that many floats, and `out` at least `to`.
 #[inline(always)]
 pub unsafe fn add_chunks<V: Lanes>(
     partials: *const f32,

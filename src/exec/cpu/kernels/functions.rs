@@ -1,4 +1,4 @@
-//! Functions by themselves, as the kernels of a step compute them: for measuring how exact they are.
+//! Evaluates single functions with the kernels of a step, to measure how exact they are.
 
 use super::elementwise::for_flat;
 use super::lanes::{LANES, Lanes, for_isa};
@@ -12,12 +12,12 @@ use crate::ops::{
 };
 use crate::select::{Isa, Variant};
 
-/// A line of the cache.
+/// The size of a cache line.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([f32; LANES]);
 
-/// Floats that begin with a line of the cache, as kernels ask for.
+/// Floats that start at a cache line, as kernels require.
 pub struct Numbers {
     lines: Vec<Line>,
     len: usize,
@@ -60,14 +60,15 @@ unsafe fn logarithm<V: Lanes>(call: &Call, part: Part) {
     for_flat!(part, len, |at, n| { unsafe { V::load_n(x.add(at), n).map(math::ln).store_n(y.add(at), n) } });
 }
 
-/// The function of every number, by the kernel of a step that is compiled for `isa`, which this processor must have.
+/// Applies the function to every number, with the kernel of a step that is compiled for `isa`, which this processor
+/// must support.
 ///
 /// # Panics
-/// Where `x` and `y` are not of the same length.
+/// If the lengths of `x` and `y` differ.
 pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     assert_eq!(x.len, y.len, "every input has one result");
     let len = x.len;
-    // Where there is no function, the length alone counts.
+    // If there is no function, only the length matters.
     let unary = OpKind::Act(ops::Act { func: Activation::Relu, len });
     let (op, kernel) = match function {
         Function::Exp => (unary, Some(KernelImpl::simple(for_isa!(isa, exponential), false))),
@@ -88,7 +89,7 @@ pub fn evaluate(function: Function, isa: Isa, x: &Numbers, y: &mut Numbers) {
     let out: *mut u8 = y.lines.as_mut_ptr().cast();
     let from: *mut u8 = x.lines.as_ptr().cast_mut().cast();
     if matches!(op, OpKind::ActBwd { .. }) {
-        // The derivative is multiplied by the gradient, which is where the result goes.
+        // The derivative is multiplied by the gradient, whose memory receives the result.
         y.as_mut_slice().fill(1.0);
         (ptr[act_bwd::DY], ptr[act_bwd::SAVED], ptr[act_bwd::DX]) = (out, from, out);
     } else {

@@ -1,8 +1,8 @@
-//! Sixteen numbers that are worked on together, for each instruction set.
+//! Vectors of sixteen numbers, for each instruction set.
 //!
 //! A kernel is written once over [`Lanes`] and compiled once for each instruction set by [`for_isa!`]. Every operation
 //! here rounds in the same way on all of them (there is no fused multiply-add, no reciprocal estimate, and sums over
-//! lanes have one fixed tree), so a kernel gives the same bits whichever is chosen.
+//! lanes have one fixed tree), so a kernel gives the same bits with each of them.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -17,18 +17,18 @@ pub(super) use entry::{entry_point, for_isa};
 /// The number of lanes.
 pub const LANES: usize = 16;
 
-/// Sixteen `f32`. The types for one instruction set must only be used where a processor that has it is known to run: in
-/// functions made by [`for_isa!`].
+/// Sixteen `f32`. The types for one instruction set may be used only if the processor supports it: in functions made by
+/// [`for_isa!`].
 pub trait Lanes:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Div<Output = Self> + 'static
 {
-    /// A truth value for each lane.
+    /// A boolean for each lane.
     type Mask: Copy;
 
     fn splat(value: f32) -> Self;
 
     /// # Safety
-    /// 16 floats can be read at `from`; no alignment is asked for.
+    /// 16 floats can be read at `from`; no alignment is required.
     unsafe fn load(from: *const f32) -> Self;
 
     /// The first `n` lanes (up to 16) from memory, zero in the others.
@@ -38,7 +38,7 @@ pub trait Lanes:
     unsafe fn load_n(from: *const f32, n: usize) -> Self;
 
     /// # Safety
-    /// 16 floats can be written at `to`; no alignment is asked for.
+    /// 16 floats can be written at `to`; no alignment is required.
     unsafe fn store(self, to: *mut f32);
 
     /// Stores the first `n` lanes (up to 16).
@@ -51,22 +51,22 @@ pub trait Lanes:
 
     fn abs(self) -> Self;
 
-    /// The larger of two numbers that are not negative; NaN where one is NaN.
+    /// The larger of two non-negative numbers; NaN if one is NaN.
     fn max_magnitude(self, other: Self) -> Self;
 
-    /// `self < other`, false where one is NaN.
+    /// `self < other`, false if one is NaN.
     fn lt(self, other: Self) -> Self::Mask;
 
-    /// `self <= other`, false where one is NaN.
+    /// `self <= other`, false if one is NaN.
     fn le(self, other: Self) -> Self::Mask;
 
-    /// `self == other`, false where one is NaN.
+    /// `self == other`, false if one is NaN.
     fn same(self, other: Self) -> Self::Mask;
 
-    /// Whether `self` takes the place of the largest so far: it is larger, or the first NaN.
+    /// Whether `self` replaces the largest number so far: it is larger, or the first NaN.
     fn beats(self, best: Self) -> Self::Mask;
 
-    /// `yes` where the mask is set, else `no`.
+    /// `yes` if the mask is set, otherwise `no`.
     fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
 
     /// The mask as bits, lane 0 in the lowest.
@@ -94,7 +94,7 @@ pub trait Lanes:
         unsafe { Self::load(values.as_ptr()) }
     }
 
-    /// `f` of each lane.
+    /// `f` applied to each lane.
     #[inline(always)]
     fn map(self, f: impl Fn(f32) -> f32) -> Self {
         let mut values = self.to_array();
@@ -113,17 +113,17 @@ pub trait Lanes:
     /// The sum of the lanes: the upper half is added to the lower, eight lanes, then four, two, one.
     fn sum(self) -> f32;
 
-    /// The largest of the lanes, in the order of [`Lanes::sum`]. Where a pair does not compare, the lower lane is kept.
+    /// The largest of the lanes, in the order of [`Lanes::sum`]. If a pair cannot be compared, the lower lane is kept.
     fn largest(self) -> f32;
 
-    /// The larger of each pair; `self` where they do not compare.
+    /// The larger of each pair; `self` if they cannot be compared.
     #[inline(always)]
     fn max(self, other: Self) -> Self {
         Self::select(self.lt(other), other, self)
     }
 }
 
-/// Sixteen floats in plain code, for whatever the compiler's baseline has.
+/// Sixteen floats in plain code, compiled for the compiler's baseline.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 pub struct Portable([f32; LANES]);
@@ -213,7 +213,8 @@ impl Lanes for Portable {
 
     #[inline(always)]
     fn max_magnitude(self, other: Self) -> Self {
-        // The bits of floats without a sign rise with their value, and those of NaN are above infinity's.
+        // The bits of non-negative floats, as integers, have the order of the floats, and those of NaN are above
+        // infinity's.
         self.zip(other, |a, b| f32::from_bits((a.to_bits() as i32).max(b.to_bits() as i32) as u32))
     }
 

@@ -1,7 +1,8 @@
 //! Normalisation of each row of `x [rows, cols]`.
 //!
-//! A mean of 10,000 is rounded by a two-thousandth, which matters beside a deviation of 1: the pass over the deviations
-//! sums these themselves too, and makes up for the rounding. Without centring, the mean is 0 and exact.
+//! In `f32`, a mean of 10,000 has a rounding error of up to a two-thousandth, which matters if the deviation is 1: the
+//! pass over the deviations also sums the deviations themselves and corrects the error. Without centring, the mean is 0
+//! and exact.
 //!
 //! Threads share the rows. The gradients of gamma and beta are summed over fixed chunks of rows, then over the chunks
 //! in order.
@@ -31,7 +32,7 @@ unsafe fn load_or<V: Lanes>(vector: *const f32, at: usize, n: usize, default: f3
     if vector.is_null() { V::splat(default) } else { unsafe { V::load_n(vector.add(at), n) } }
 }
 
-/// Adds `value` to the first `n` elements of a sum, or begins it.
+/// Adds `value` to the first `n` elements of a sum, or initialises it.
 #[inline(always)]
 unsafe fn add_or_set<V: Lanes>(value: V, sum: *mut f32, n: usize, is_first: bool) {
     // SAFETY: the caller promises that the sum holds these elements.
@@ -56,7 +57,7 @@ impl<V: Lanes> Term<V, 2> for Deviations {
     }
 }
 
-/// Slots: x, gamma, beta, y, mean, rstd. Where `rms`, `beta` and `mean` are not bound.
+/// Slots: x, gamma, beta, y, mean, rstd. If `rms`, `beta` and `mean` are not bound.
 #[inline(always)]
 unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm as slot;
@@ -72,7 +73,7 @@ unsafe fn layer_norm<V: Lanes>(call: &Call, part: Part) {
             let mean = if rms { 0.0 } else { flat_sums::<V, 1, _>(&Values(x), start, cols)[0] * inverse };
             let [deviations, squares] = flat_sums::<V, 2, _>(&Deviations { x, mean }, start, cols);
             let rest = if rms { 0.0 } else { deviations * inverse };
-            // Squares about the mean itself; rounding must not leave less than nothing.
+            // Squares about the mean itself; rounding must not make the result negative.
             let about_mean = if rms { squares } else { squares - deviations * rest };
             let var = f64::from(if about_mean < 0.0 { 0.0 } else { about_mean }) / cols as f64;
             let rstd = (1.0 / (var + eps.get()).sqrt()) as f32;
@@ -112,14 +113,14 @@ impl<V: Lanes> Term<V, 2> for Gradients {
     }
 }
 
-/// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may lie
-/// on `dy`. Where `rms`, `mean`, `dbeta_prev` and `dbeta` are not bound, and work is `[chunks, 1, cols]`.
+/// Slots: dy, x, gamma, mean, rstd, dgamma_prev, dbeta_prev, dx, dgamma, dbeta, work `[chunks, 2, cols]`. `dx` may
+/// share the memory of `dy`. If `rms`, `mean`, `dbeta_prev` and `dbeta` are not bound, and work is `[chunks, 1, cols]`.
 /// First phase: `dx`, and each chunk's sums of `dy x^` and `dy`. Second phase: the chunks are added in order.
 #[inline(always)]
 unsafe fn layer_norm_bwd<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::layer_norm_bwd as slot;
     let OpKind::LayerNormBwd(op) = call.op else { return };
-    let ops::LayerNormBwd { rows, cols, accumulate, rms } = op;
+    let ops::LayerNormBwd { rows, cols, accumulate, rms, .. } = op;
     let (dy, x, gamma) = (call.arg::<f32>(slot::DY), call.arg::<f32>(slot::X), call.arg::<f32>(slot::GAMMA));
     let (mean, rstd, dx) = (call.arg::<f32>(slot::MEAN), call.arg::<f32>(slot::RSTD), call.arg::<f32>(slot::DX));
     let (dgamma, dbeta, work) =

@@ -1,13 +1,14 @@
-//! Zeros, transposition, and rows that are put beside each other or cut.
+//! Zeros, transposition, concatenation of rows, and slices of rows.
 
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, OpKind};
 use crate::select::{Isa, cpu_rest};
 
-/// Rows and columns of the blocks in which a matrix is transposed: 16 lines of the cache are read while 16 are written.
+/// Rows and columns of the blocks in which a matrix is transposed: 16 cache lines are read and 16 are written.
 const BLOCK: usize = 16;
 
-/// The fast kernel of an operation of this family; the same code for every instruction set, as it only moves data.
+/// The fast kernel of an operation of this family; it is the same code for every instruction set, because it only moves
+/// data.
 #[must_use]
 pub fn resolve(op: &OpKind, _isa: Isa, threads: usize) -> Option<KernelImpl> {
     let run = match op {
@@ -54,11 +55,11 @@ unsafe fn transpose(call: &Call, part: Part) {
     }
 }
 
-/// Floats of joined rows that a thread writes before it continues with the next source: they are still in the nearest
-/// cache when the next source fills the gaps between them.
+/// Floats of joined rows that a thread writes before it continues with the next source: they are still in the
+/// first-level cache when the next source fills the gaps between them.
 const BAND: usize = 4_096;
 
-/// The sources `[rows, widths[i]]` beside each other to `y [rows, cols]`. Threads share bands of rows.
+/// Concatenates the sources `[rows, widths[i]]` to `y [rows, cols]`. Threads share bands of rows.
 unsafe fn concat(call: &Call, part: Part) {
     use crate::ops::slot::concat as slot;
     let OpKind::Concat(op) = &call.op else { return };
@@ -84,7 +85,7 @@ unsafe fn concat(call: &Call, part: Part) {
     }
 }
 
-/// Columns of `x [rows, cols]` to `y [rows, width]`. Threads share the rows.
+/// Copies columns of `x [rows, cols]` to `y [rows, width]`. Threads share the rows.
 unsafe fn slice(call: &Call, part: Part) {
     use crate::ops::slot::slice as slot;
     let OpKind::Slice(ops::Slice { rows, cols, from, width }) = call.op else { return };
@@ -101,7 +102,7 @@ unsafe fn slice(call: &Call, part: Part) {
 #[derive(Clone, Copy)]
 struct Rows {
     first: *mut f32,
-    /// Floats from the beginning of a row to that of the next.
+    /// Floats between the starts of two consecutive rows.
     stride: usize,
 }
 
@@ -111,7 +112,7 @@ struct Rows {
 /// The rows are within their matrices, which do not overlap.
 #[inline(always)]
 unsafe fn move_rows(from: Rows, to: Rows, count: usize, width: usize) {
-    /// Of narrower rows the call of a function that copies takes longer than the copy.
+    /// For narrower rows, calling a copy function takes longer than the copy.
     const WIDE: usize = 16;
     for row in 0..count {
         // SAFETY: promised by the caller.

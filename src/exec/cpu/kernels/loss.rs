@@ -1,7 +1,8 @@
 //! Softmax with cross entropy, mean squared error, their gradients, and the accuracy.
 //!
-//! Rows are independent and shared among threads; their losses are in a vector that one thread adds up in a fixed
-//! order. A label that names no class makes the loss and the gradient of its row NaN, and counts as a wrong answer.
+//! Rows are independent and shared among threads; their losses are stored in a vector that one thread sums in a fixed
+//! order. If a label is not a valid class, the loss and the gradient of its row are NaN, and it counts as a wrong
+//! answer.
 
 use super::columns::{Term, chunks_of, flat_sums, power_of_two};
 use super::elementwise::{Values, for_flat};
@@ -36,10 +37,10 @@ fn below(n: usize) -> u16 {
     ((1u32 << n.min(LANES)) - 1) as u16
 }
 
-/// What a row's probabilities are turned into.
+/// What a row's probabilities are converted to.
 #[derive(Clone, Copy)]
 struct Target {
-    /// Probability asked for at the label, and at the other classes.
+    /// The target probability at the label, and at the other classes.
     on: f32,
     off: f32,
     /// The gradient's factor, one over the number of rows.
@@ -58,8 +59,8 @@ pub(super) struct Softmax {
     /// `[rows, classes]`.
     pub logits: *const f32,
     pub labels: *const i32,
-    /// `[rows, classes]`, may share the memory of the logits; null where neither probabilities nor gradient are asked
-    /// for.
+    /// `[rows, classes]`, may share the memory of the logits; null if neither probabilities nor the gradient are
+    /// needed.
     pub out: *mut f32,
     /// `[rows]`, or null.
     pub row_loss: *mut f32,
@@ -70,7 +71,8 @@ pub(super) struct Softmax {
     target: Target,
 }
 
-/// For up to 16 rows: the sum of `exp(logit - largest)`, and what its logarithm has to be added to for the loss.
+/// For up to 16 rows: the sum of `exp(logit - largest)`, and the number that is added to its logarithm to give the
+/// loss.
 struct RowSums {
     exps: [f32; LANES],
     rest: [f32; LANES],
@@ -83,7 +85,7 @@ impl RowSums {
 }
 
 impl Softmax {
-    /// Rows of a loss over so many rows in all, with nothing bound.
+    /// The loss for this total number of rows, with nothing bound.
     pub fn new(rows: usize, classes: usize, smoothing: f64) -> Self {
         Self {
             logits: std::ptr::null(),
@@ -97,7 +99,7 @@ impl Softmax {
         }
     }
 
-    /// The class that a label names.
+    /// The class of a label, if it is valid.
     ///
     /// # Safety
     /// The row exists.
@@ -108,7 +110,7 @@ impl Softmax {
         (label >= 0 && (label as usize) < self.classes).then_some(label as usize)
     }
 
-    /// Handles the rows `from..to`; `GRADIENT` says whether `out` gets the gradient instead of the probabilities.
+    /// Processes the rows `from..to`; `GRADIENT` says whether `out` receives the gradient instead of the probabilities.
     ///
     /// # Safety
     /// The rows exist.
@@ -142,15 +144,16 @@ impl Softmax {
         }
     }
 
-    /// The part of the loss besides the logarithm, from the label's logit and the sum of all, both less the largest.
+    /// The part of the loss in addition to the logarithm, from the label's logit and the sum of all logits, both minus
+    /// the largest.
     #[inline(always)]
     fn rest(&self, own: f32, sum: f32) -> f32 {
         let rest = -((1.0 - self.smoothing) as f32) * own;
         if self.smoothing == 0.0 { rest } else { rest - self.target.off * sum }
     }
 
-    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written: a row's masked store reaches
-    /// over the next row, whose load would have to wait for it.
+    /// Up to 16 rows of up to 16 classes. Everything is read before anything is written, because a row's masked store
+    /// extends over the next row, whose load would have to wait for it.
     #[inline(always)]
     unsafe fn short_rows<V: Lanes, const GRADIENT: bool>(&self, first: usize, n: usize) -> RowSums {
         let classes = self.classes;
@@ -164,7 +167,7 @@ impl Softmax {
                 let own = self.class(first + i).map_or(f32::NAN, |label| *row.add(label));
                 let logits = V::load_n(row, classes);
                 let max = V::select(valid, logits, V::splat(f32::NEG_INFINITY)).largest();
-                // Zero in the unused lanes: results that underflow would be slow.
+                // Zero in the unused lanes, because results that underflow would be slow.
                 let relative = (logits - V::splat(max)).first(classes);
                 *exps = relative.map(math::exp).first(classes);
                 sums.exps[i] = exps.sum();
@@ -191,8 +194,8 @@ impl Softmax {
         sums
     }
 
-    /// A row of more classes: largest, exponentials (kept in `out`), result. Gives the row's sum of exponentials and
-    /// the rest of its loss.
+    /// A row of more classes: maximum, exponentials (stored in `out`), result. Returns the row's sum of exponentials
+    /// and the other part of its loss.
     #[inline(always)]
     unsafe fn long_row<V: Lanes, const GRADIENT: bool>(&self, row: usize) -> (f32, f32) {
         let (start, classes) = (row * self.classes, self.classes);
@@ -211,7 +214,7 @@ impl Softmax {
                 j += 4 * LANES;
             }
             while j < classes {
-                // The last stretch reaches back over elements that were seen, so it is whole.
+                // The last group starts earlier and overlaps elements that were already used, so that it is full.
                 max[0] = max[0].max(V::load(logits.add(j.min(classes - LANES))));
                 j += LANES;
             }
@@ -251,10 +254,10 @@ impl Softmax {
     }
 }
 
-/// Whether the first of the largest scores of a row is at the label; false where a score is NaN.
+/// Whether the first of the largest scores of a row is at the label; false if a score is NaN.
 ///
 /// # Safety
-/// `scores` holds `classes` numbers, and the label is below `classes`.
+/// `scores` contains `classes` numbers, and the label is below `classes`.
 #[inline(always)]
 unsafe fn is_right<V: Lanes>(scores: *const f32, label: Option<usize>, classes: usize) -> bool {
     let Some(label) = label else { return false };
@@ -289,7 +292,7 @@ unsafe fn softmax_ce<V: Lanes>(call: &Call, part: Part) {
     unsafe { job.rows::<V, false>(from, to) };
 }
 
-/// Slots: logits, labels, dlogits, loss, accuracy, work `[2, rows]`. The second phase adds up the rows.
+/// Slots: logits, labels, dlogits, loss, accuracy, work `[2, rows]`. The second phase sums the rows.
 #[inline(always)]
 unsafe fn softmax_ce_fused<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::softmax_ce_fused as slot;
@@ -385,22 +388,22 @@ unsafe fn accuracy<V: Lanes>(call: &Call, part: Part) {
     unsafe { *call.arg::<f32>(slot::ACCURACY) = (count as f64 / rows as f64) as f32 };
 }
 
-/// Squared errors; with a gradient bound, also writes it.
+/// Squared errors; also writes the gradient if it is bound.
 ///
-/// Errors are multiplied by a power of two before they are squared, so that no sum of squares is beyond `f32` where
-/// their mean is not.
+/// Errors are multiplied by a power of two before they are squared, so that the sum of squares does not overflow `f32`
+/// if their mean does not.
 struct Errors<V> {
     y: *const f32,
     target: *const f32,
-    /// May be in the memory of `y`; null where no gradient is asked for.
+    /// May share the memory of `y`; null if no gradient is needed.
     dy: *mut f32,
     /// `2 / len`.
     scale: V,
-    /// What an error is multiplied by before it is squared.
+    /// The factor of errors before they are squared.
     shrink: V,
 }
 
-/// What errors are multiplied by: the square is at most `1 / len`, and more than a quarter of it or 1.
+/// The factor of errors: its square is at most `1 / len`, and more than a quarter of that or 1.
 fn shrinking(len: usize) -> f32 {
     power_of_two(len, 4)
 }
@@ -420,7 +423,7 @@ impl<V: Lanes> Term<V, 1> for Errors<V> {
     }
 }
 
-/// The sum over fixed chunks in the first phase, over the chunks' sums `work [chunks]` in the second.
+/// Sums over fixed chunks in the first phase, and over the chunks' sums `work [chunks]` in the second.
 #[inline(always)]
 unsafe fn mean_square<V: Lanes>(errors: &Errors<V>, len: usize, loss: *mut f32, work: *mut f32, part: Part) {
     let chunks = len.div_ceil(FLAT_CHUNK);

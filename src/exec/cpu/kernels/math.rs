@@ -1,14 +1,14 @@
 //! Elementary functions for inner loops.
 //!
 //! Each is straight-line scalar code without calls, tables or branches, so that a loop over it becomes vector code for
-//! whatever instruction set the caller is compiled for. Products and sums stay separate (never fused): every
-//! instruction set then gives the same bits. The coefficients are minimax fits (weighted for relative error) over the
-//! ranges named beside them.
+//! the instruction set that the caller is compiled for. Products and sums are never fused, so that every instruction
+//! set gives the same bits. The coefficients are minimax fits (weighted for relative error) over the ranges named
+//! beside them.
 //!
 //! [`exp`] and [`ln`] compute in `f32` and are within 1 unit in the last place. The activations and their derivatives
-//! compute in `f64`, to about 28 bits, and round once, so that they are within 0.65 units wherever the result is a
-//! normal number, in the tails too. NaN gives NaN; arguments may be infinite or denormal. `stepgraph functions`
-//! measures them over all inputs.
+//! compute in `f64`, to about 28 bits, and round once, so that they are within 0.65 units if the result is a normal
+//! number, in the tails too. NaN gives NaN; arguments may be infinite or denormal. `stepgraph functions` measures them
+//! over all inputs.
 
 #![allow(
     clippy::excessive_precision,
@@ -18,7 +18,7 @@
 
 use crate::model::Activation;
 
-/// The polynomial of some coefficients, the highest first; products and sums are rounded one by one.
+/// The polynomial with these coefficients, the highest first; each product and sum is rounded.
 macro_rules! polynomial {
     ($x:ident; $highest:literal $(, $next:literal)+) => {{
         let p = $highest;
@@ -28,7 +28,7 @@ macro_rules! polynomial {
 }
 pub(in crate::exec::cpu::kernels) use polynomial;
 
-/// `1.5 * 2^23`: adding it rounds to the nearest integer, which then is in the low bits of the sum.
+/// `1.5 * 2^23`: adding it rounds to the nearest integer, which is then in the low bits of the sum.
 const ROUND: f32 = 12_582_912.0;
 /// Upper part of `ln 2`, exact when multiplied by a small integer.
 const LN2_HI: f32 = 0.693_359_4;
@@ -44,12 +44,12 @@ fn exp2i(n: i32) -> f32 {
 #[inline(always)]
 #[must_use]
 pub fn exp(x: f32) -> f32 {
-    // Comparisons written so that NaN passes through.
+    // Comparisons are written so that NaN passes through.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
-    // The upper part of r is exact; what it lacks joins the small terms, so that r is not rounded before it is added.
+    // The upper part of r is exact; the rest is added to the small terms, so that r is not rounded before it is added.
     let (upper, lower) = (x - n * LN2_HI, n * LN2_LO);
     let r = upper - lower;
     // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, 3e-9.
@@ -59,7 +59,7 @@ pub fn exp(x: f32) -> f32 {
     let q = q * r + 1.666_651_9e-1;
     let q = q * r + 0.5;
     let p = (upper + ((q * r) * r - lower)) + 1.0;
-    // The power of two is applied in two halves: neither overflows where the result is finite, and denormals round
+    // The factor 2^n is applied in two halves: neither overflows if the result is finite, and denormals are rounded
     // once.
     let n = (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
     let n = if !(-200..=200).contains(&n) { 0 } else { n };
@@ -105,7 +105,7 @@ const TANH_END: f64 = 10.0;
 /// Beyond this the normal distribution function is 0 or 1 in `f32`.
 const NORMAL_END: f64 = 15.0;
 
-/// `2^y`, 2e-9 of itself, for `|y| < 1000`.
+/// `2^y` with a relative error of 2e-9, for `|y| < 1000`.
 #[inline(always)]
 fn wide_exp2(y: f64) -> f64 {
     let shifted = y + WIDE_ROUND;
@@ -114,30 +114,30 @@ fn wide_exp2(y: f64) -> f64 {
     let p = polynomial!(r;
         1.534_580_735_872_187_6e-4, 1.339_993_118_266_338_8e-3, 9.618_488_974_376_182e-3, 5.550_328_777_079_043e-2,
         2.402_264_689_047_444e-1, 6.931_472_057_371_965e-1, 1.000_000_000_554_187_4);
-    // The low bits of `shifted` are the integer; they move into the exponent, and all others out.
+    // The low bits of `shifted` are the integer; the shift moves them into the exponent and discards the others.
     f64::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 52))
 }
 
-/// `x`, at least `low`; NaN passes through.
+/// The larger of `x` and `low`; NaN passes through.
 #[inline(always)]
 fn at_least(low: f64, x: f64) -> f64 {
     if x < low { low } else { x }
 }
 
-/// `x`, at most `high`; NaN passes through.
+/// The smaller of `x` and `high`; NaN passes through.
 #[inline(always)]
 fn at_most(high: f64, x: f64) -> f64 {
     if x > high { high } else { x }
 }
 
-/// `e^-x` for `|x| <= SIGMOID_END`, and its value there beyond.
+/// `e^-x` for `|x| <= SIGMOID_END`, and the value at that limit beyond it.
 #[inline(always)]
 fn wide_exp_neg(x: f64) -> f64 {
     wide_exp2(at_least(-SIGMOID_END, at_most(SIGMOID_END, x)) * -std::f64::consts::LOG2_E)
 }
 
-/// The normal distribution function at `-t` over `e^(-t^2 / 2)`, for `0 <= t <= NORMAL_END`: 7e-9 of itself wherever
-/// the function is a normal `f32`.
+/// The normal distribution function at `-t` divided by `e^(-t^2 / 2)`, for `0 <= t <= NORMAL_END`: its relative error
+/// is 7e-9 if the function is a normal `f32`.
 #[inline(always)]
 fn normal_tail(t: f64) -> f64 {
     let w = (t - 3.0) / (t + 3.0);
@@ -174,7 +174,7 @@ pub fn tanh(x: f32) -> f32 {
     let y = at_most(TANH_END, f64::from(x.abs())) * (2.0 * std::f64::consts::LOG2_E);
     let shifted = y + WIDE_ROUND;
     let r = y - (shifted - WIDE_ROUND);
-    // 2^r - 1 on |r| <= 1/2, 2e-10 of itself: it keeps its digits where x is small.
+    // 2^r - 1 on |r| <= 1/2, with a relative error of 2e-10, so that small x keep their digits.
     let q = polynomial!(r;
         1.525_271_607_176_015_1e-5, 1.546_132_990_513_098_2e-4, 1.333_366_946_576_927_6e-3, 9.618_057_036_973_294e-3,
         5.550_410_727_583_158_4e-2, 2.402_265_092_005_194_4e-1, 6.931_471_805_815_711e-1)
@@ -190,7 +190,7 @@ pub fn tanh(x: f32) -> f32 {
 #[must_use]
 pub fn gelu(x: f32) -> f32 {
     let (t, bell) = bell(x);
-    // Below zero Phi(x) is the tail, above zero 1 less the tail.
+    // Below zero Phi(x) is the tail, above zero 1 minus the tail.
     (f64::from(relu(x)) - t * (normal_tail(t) * bell)) as f32
 }
 
@@ -203,13 +203,13 @@ pub fn gelu_grad(x: f32) -> f32 {
     (if x > 0.0 { 1.0 - below } else { below }) as f32
 }
 
-/// `ln(1 + e^-x)` of what is not negative.
+/// `ln(1 + e^-x)` of a non-negative `x`.
 #[inline(always)]
 #[must_use]
 pub fn ln_1p_exp_neg(x: f32) -> f32 {
     let small = exp(-x);
     let sum = 1.0 + small;
-    // What the sum was rounded by is taken back by the quotient (Kahan).
+    // The quotient corrects the rounding error of the sum (Kahan).
     let log = ln(sum) * (small / (sum - 1.0));
     if sum == 1.0 { small } else { log }
 }
@@ -276,7 +276,7 @@ fn apply(f: Activation, x: f32) -> f32 {
     }
 }
 
-/// The derivative of `f` at what was kept of it: its output where [`Activation::saves_output`], its input otherwise.
+/// The derivative of `f` at its saved value: its output if [`Activation::saves_output`], otherwise its input.
 #[inline(always)]
 #[must_use]
 pub fn derivative(f: Activation, saved: f32) -> f32 {
@@ -313,7 +313,7 @@ mod tests {
         patterns.chain(grid).filter(|x| x.is_finite())
     }
 
-    /// The largest error of `f` in units in the last place of the exact result, where that is a normal number.
+    /// The largest error of `f` in units in the last place of the exact result, among results that are normal numbers.
     fn worst(f: impl Fn(f32) -> f32, exact: impl Fn(f64) -> f64) -> (f64, f32) {
         arguments().fold((0.0, 0.0), |worst, x| {
             let error = units(f(x), exact(f64::from(x)));
@@ -321,8 +321,8 @@ mod tests {
         })
     }
 
-    /// How far `got` is from `exact`, in units in the last place; 0 where `exact` is beyond `f32` on either side and
-    /// `got` says so.
+    /// The error of `got` relative to `exact`, in units in the last place; 0 if `exact` overflows `f32` in either
+    /// direction and `got` does too.
     fn units(got: f32, exact: f64) -> f64 {
         if exact.abs() > f64::from(f32::MAX) {
             return if f64::from(got.abs()) >= 0.999_999 * f64::from(f32::MAX) { 0.0 } else { f64::INFINITY };
@@ -330,7 +330,7 @@ mod tests {
         let exponent = libm::frexp(exact).1.max(-125) - 24;
         let unit = libm::ldexp(1.0, exponent);
         let error = (f64::from(got) - exact).abs() / unit;
-        // Below the normal numbers a result is rounded to a multiple of the smallest one.
+        // Results below the normal numbers are rounded to multiples of the smallest number.
         if exact.abs() < f64::from(f32::MIN_POSITIVE) && error <= 1.0 { 0.0 } else { error }
     }
 
@@ -357,7 +357,7 @@ mod tests {
         for (name, (error, at), bound) in found {
             assert!(error <= bound, "{name}({at:e}) is off by {error:.3} units in the last place");
         }
-        // Derivatives cross zero, where their own size says nothing of the error.
+        // Derivatives cross zero, where a relative error has no meaning.
         for x in arguments().filter(|x| x.abs() < 80.0) {
             let wide = f64::from(x);
             let of_silu = sigmoid64(wide) * (1.0 + wide * sigmoid64(-wide));

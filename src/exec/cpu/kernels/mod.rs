@@ -1,9 +1,9 @@
-//! The CPU's kernels: one file for each family, the plain-loop references, and the choice of an entry point for an
+//! The CPU's kernels: one file for each family, the plain-loop references, and the selection of an entry point for an
 //! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all but the products (gemm, conv, attention) on every instruction set too:
-//! products use fused multiply-add where there is one.
+//! for any number of threads, and all except the products (gemm, conv, attention) also on every instruction set:
+//! products use fused multiply-add if it is available.
 
 mod attention;
 mod classifier;
@@ -33,8 +33,7 @@ use super::call::KernelImpl;
 use crate::ops::OpKind;
 use crate::select::{Isa, Variant};
 
-/// The kernel of this variant for an operation that up to `threads` threads share, or `None` where the variant has
-/// none.
+/// The kernel of this variant for an operation that up to `threads` threads share, or `None` if the variant has none.
 #[must_use]
 pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelImpl> {
     if op.is_for_gpus() {
@@ -48,7 +47,7 @@ pub fn resolve(op: &OpKind, variant: Variant, threads: usize) -> Option<KernelIm
     }
 }
 
-/// Gives the fast kernel of an operation where its family knows it, for so many threads.
+/// Returns the fast kernel of an operation if its family has one, for this number of threads.
 type Family = fn(&OpKind, Isa, usize) -> Option<KernelImpl>;
 
 /// Every family of operations with fast kernels.

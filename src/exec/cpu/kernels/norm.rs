@@ -1,10 +1,10 @@
 //! Batch normalisation of `x [rows, channels]`.
 //!
-//! Each chunk of rows gets its own mean and squared deviations in two passes while it is in the cache; the chunks'
-//! results are then combined in order (Chan, Golub and LeVeque, 1979). A mean of 10,000 is rounded by a two-thousandth,
-//! which matters beside a deviation of 1: the second pass sums the deviations themselves too, so that a mean is known
-//! to twice the digits of an `f32`, and the combination is in `f64`. Every thread combines for itself: that is shorter
-//! than another barrier.
+//! The mean and squared deviations of each chunk of rows are computed in two passes while it is in the cache; the
+//! chunks' results are then combined in order (Chan, Golub and LeVeque, 1979). In `f32`, a mean of 10,000 has a
+//! rounding error of up to a two-thousandth, which matters if the deviation is 1: the second pass also sums the
+//! deviations themselves, so that a mean has twice the digits of an `f32`, and the combination is in `f64`. Every
+//! thread computes the combination, which takes less time than another barrier.
 
 use super::columns::{Grid, TILE, Term, Tile, column_sums, for_stretches};
 use super::elementwise::{ANY, NONE, Values, activate, deactivate, known, store_sums};
@@ -44,8 +44,8 @@ unsafe fn or(vector: *const f32, i: usize, default: f32) -> f32 {
     if vector.is_null() { default } else { unsafe { *vector.add(i) } }
 }
 
-/// Numbers for each chunk and channel that the first phase leaves to the second: the rounded mean, what it was rounded
-/// by, and the squared deviations.
+/// Numbers for each chunk and channel that the first phase passes to the second: the rounded mean, its rounding error,
+/// and the squared deviations.
 const MOMENTS: usize = ops::BATCH_NORM_MOMENTS;
 
 /// Deviations from a mean, and their squares, for each column of the tile's wide row.
@@ -96,7 +96,7 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
                 store_statistics(call, tile, momentum.get(), rows, batch);
             }
             let scale = grid.spread(tile, |i| or(gamma, tile + i, 1.0) * rstd[i]);
-            // What the mean is rounded by goes into the shift.
+            // The rounding error of the mean is added to the shift.
             let rest = |i: usize| mean[i] - f64::from(mean[i] as f32);
             let shift = |i: usize| f64::from(or(beta, tile + i, 0.0)) - rest(i) * f64::from(scale.0[i]);
             let shift = grid.spread(tile, |i| shift(i) as f32);
@@ -110,10 +110,10 @@ unsafe fn batch_norm<V: Lanes, const F: usize>(call: &Call, part: Part) {
     }
 }
 
-/// Leaves mean and squared deviations of the chunks `first..last` of rows at `work [chunks, 3, channels]`.
+/// Stores mean and squared deviations of the chunks `first..last` of rows at `work [chunks, 3, channels]`.
 ///
 /// # Safety
-/// `x` holds the rows, `work` the numbers of every chunk.
+/// `x` contains the rows, and `work` has room for every chunk.
 #[inline(always)]
 unsafe fn chunk_moments<V: Lanes>(
     x: *const f32,
@@ -141,7 +141,7 @@ unsafe fn chunk_moments<V: Lanes>(
                 for (rest, square) in rest.0[..width].iter_mut().zip(&mut squares.0) {
                     let sum = *rest;
                     *rest *= inverse;
-                    // Squares about the mean itself; rounding must not leave less than nothing.
+                    // Squares about the mean itself; rounding must not make the result negative.
                     let about_mean = *square - sum * *rest;
                     *square = if about_mean < 0.0 { 0.0 } else { about_mean };
                 }
@@ -154,10 +154,11 @@ unsafe fn chunk_moments<V: Lanes>(
     }
 }
 
-/// Mean and biased variance of `width` channels from what the first phase left at `partials [chunks, 3, channels]`.
+/// Mean and biased variance of `width` channels from the results of the first phase at `partials [chunks, 3,
+/// channels]`.
 ///
 /// # Safety
-/// `partials` holds the first phase's results from the first of these channels on.
+/// `partials` contains the first phase's results from the first of these channels on.
 #[inline(always)]
 unsafe fn combine(partials: *const f32, rows: usize, channels: usize, width: usize) -> ([f64; TILE], [f64; TILE]) {
     let (size, chunks) = (chunks::rows_per_chunk(rows, channels), chunks::row_chunks(rows, channels));
@@ -191,10 +192,10 @@ struct Statistics<'a> {
     rstd: &'a [f32],
 }
 
-/// Writes the statistics of the channels from `tile` on, and moves the running ones.
+/// Writes the statistics of the channels from `tile` on, and updates the running ones.
 ///
 /// # Safety
-/// The call's vectors hold the channels.
+/// The call's vectors contain the channels.
 #[inline(always)]
 unsafe fn store_statistics(call: &Call, tile: usize, momentum: f64, rows: usize, batch: Statistics<'_>) {
     use crate::ops::slot::batch_norm as slot;
@@ -336,11 +337,11 @@ unsafe fn batch_norm_bwd<V: Lanes, const F: usize>(call: &Call, part: Part) {
     }
 }
 
-/// The sums of `g` and of `g x^` over all chunks, of `width` channels, from what the first phase left at `work [chunks,
-/// 2, channels]`.
+/// The sums of `g` and of `g x^` over all chunks, of `width` channels, from the results of the first phase at `work
+/// [chunks, 2, channels]`.
 ///
 /// # Safety
-/// `work` holds the first phase's results from the first of these channels on.
+/// `work` contains the first phase's results from the first of these channels on.
 #[inline(always)]
 unsafe fn add_gradients(work: *const f32, chunks: usize, channels: usize, width: usize) -> ([f32; TILE], [f32; TILE]) {
     let (mut sum_g, mut sum_gx) = ([0.0; TILE], [0.0; TILE]);

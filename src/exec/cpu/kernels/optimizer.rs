@@ -1,10 +1,10 @@
-//! Optimizers over the flat parameter vector, with the size of the update and the gradient's norm in the same pass; the
-//! step counter, bias corrections and the metrics of a step.
+//! Optimizers over the flat parameter vector, which compute the size of the update and the gradient's norm in the same
+//! pass; the step counter, bias corrections and the metrics of a step.
 //!
-//! The vector is worked on in fixed chunks. Where a chunk meets a segment is a *piece*: its largest change and its
-//! gradient's norm go to the workspace, and are combined segment by segment in the second phase. A norm is finite in
-//! `f32` wherever the gradient is of a size that it can have, which its square is not. Segments lie in rising order;
-//! padding between them is left alone.
+//! The vector is processed in fixed chunks. The intersection of a chunk and a segment is a *piece*: its largest change
+//! and its gradient's norm are written to the workspace, and are combined for each segment in the second phase. Norms
+//! are stored instead of their squares, because a square may overflow `f32`. Segments are in rising order; the padding
+//! between them is not changed.
 
 use super::columns::{Term, flat_sums};
 use super::lanes::{self, LANES, Lanes, for_isa};
@@ -13,8 +13,7 @@ use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
 use crate::select::{Isa, cpu_rest};
 
-/// The fast kernel of an operation of this family. Those that handle a few numbers are the same for every instruction
-/// set.
+/// The fast kernel of an operation of this family. Kernels for a few numbers are the same for every instruction set.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let parallel = cpu_rest::is_parallel(op, threads);
@@ -31,7 +30,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     })
 }
 
-/// `prev`, or `own` where the slot is unused.
+/// `prev`, or `own` if the slot is unused.
 fn previous<T>(prev: *const T, own: *mut T) -> *const T {
     if prev.is_null() { own } else { prev }
 }
@@ -67,7 +66,7 @@ unsafe fn bias_corr(call: &Call, part: Part) {
     }
 }
 
-/// `base^exponent` by repeated squaring; 1 where the exponent is not positive.
+/// `base^exponent` by repeated squaring; 1 if the exponent is not positive.
 fn power(mut base: f64, mut exponent: i64) -> f64 {
     let mut result = 1.0;
     while exponent > 0 {
@@ -80,7 +79,7 @@ fn power(mut base: f64, mut exponent: i64) -> f64 {
     result
 }
 
-/// What a piece adds to the metrics: the largest change and the sum of squared gradients.
+/// The contribution of a piece to the metrics: the largest change and the sum of squared gradients.
 #[derive(Clone, Copy)]
 struct Tally<V> {
     largest: V,
@@ -93,7 +92,7 @@ impl<V: Lanes> Tally<V> {
         Self { largest: V::zero(), squares: V::zero() }
     }
 
-    /// Counts the first `n` lanes of an update from `old` to `new` by gradient `grad`.
+    /// Adds the first `n` lanes of an update from `old` to `new` by gradient `grad`.
     #[inline(always)]
     fn count(&mut self, old: V, new: V, grad: V, n: usize) {
         self.largest = self.largest.max_magnitude((new - old).abs().first(n));
@@ -101,7 +100,7 @@ impl<V: Lanes> Tally<V> {
     }
 }
 
-/// The formulas of optimizers run on lanes.
+/// Implements the numbers of the optimizers' formulas for lanes.
 macro_rules! number {
     ($Lanes:ty) => {
         impl Number for $Lanes {
@@ -135,18 +134,18 @@ number!(lanes::Avx2);
 #[cfg(target_arch = "x86_64")]
 number!(lanes::Avx512);
 
-/// The vectors that a rule works on, before and after the update; as many states as the rule has.
+/// The vectors that a rule reads and writes; as many states as the rule has.
 struct Update<'a, V: Number, R: Rule> {
     grad: *const f32,
     param_prev: *const f32,
     param: *mut f32,
     states_prev: [*const f32; MOST_STATES],
     states: [*mut f32; MOST_STATES],
-    /// For parameters that decay, and for those that do not.
+    /// For parameters with weight decay, and for those without.
     terms: [R::Terms<V>; 2],
-    /// The segments that do not decay, in rising order.
+    /// The segments without weight decay, in rising order.
     exempt: &'a [usize],
-    /// What gradients are multiplied by first, where they are.
+    /// The factor of gradients, if there is one.
     scale: Option<V>,
 }
 
@@ -157,10 +156,11 @@ impl<V: Lanes + Number, R: Rule> Update<'_, V, R> {
         self.terms[usize::from(self.exempt.binary_search(&segment).is_ok())]
     }
 
-    /// Updates the `n` elements (up to 16) from `at` on by these terms; gives their old and new value and the gradient.
+    /// Updates the `n` elements (up to 16) from `at` on with these terms; returns their old and new value and the
+    /// gradient.
     ///
     /// # Safety
-    /// The elements lie within the parameter vector.
+    /// The elements are within the parameter vector.
     #[inline(always)]
     unsafe fn update(&self, terms: &R::Terms<V>, at: usize, n: usize) -> (V, V, V) {
         // SAFETY: promised by the caller; the states that the rule has are bound.
@@ -181,10 +181,10 @@ impl<V: Lanes + Number, R: Rule> Update<'_, V, R> {
     }
 }
 
-/// The sums of squares that `f32` adds up without squares that are lost above or below its range.
+/// The range of sums of squares in `f32` in which no square overflowed or was lost by underflow.
 const SOUND_SQUARES: std::ops::RangeInclusive<f32> = 1e-30..=f32::MAX;
 
-/// The square root of the sum of the squares of `len` numbers, whose sum in `f32` was `squares`.
+/// The square root of the sum of the squares of `len` numbers, whose sum in `f32` is `squares`.
 ///
 /// # Safety
 /// `len` numbers can be read at `values`.
@@ -194,7 +194,7 @@ unsafe fn norm(squares: f32, values: *const f32, len: usize) -> f32 {
     if SOUND_SQUARES.contains(&squares) { squares.sqrt() } else { unsafe { wide_norm(values, len) } }
 }
 
-/// As [`norm`], in `f64`, which no square of an `f32` leaves.
+/// Like [`norm`], in `f64`, in whose range the square of every `f32` is.
 ///
 /// # Safety
 /// As for [`norm`].
@@ -211,12 +211,12 @@ unsafe fn wide_norm(values: *const f32, len: usize) -> f32 {
     lanes.iter().sum::<f64>().sqrt() as f32
 }
 
-/// Where the metrics of an update go.
+/// The destination of an update's metrics.
 struct Metrics {
     update_max: *mut f32,
     grad_norm_seg: *mut f32,
-    /// The largest change and the gradient's norm of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From piece
-    /// to piece, `s` or `c` or both move on, so no two pieces meet.
+    /// The largest change and the gradient's norm of the piece of segment `s` in chunk `c`, at `2 (s + c)`. From one
+    /// piece to the next, `s` or `c` or both increase, so that no two pieces have the same place.
     work: *mut f32,
 }
 
@@ -229,7 +229,8 @@ impl Metrics {
 /// Runs a rule over this part's chunks in the first phase, and combines metrics in the second.
 ///
 /// # Safety
-/// The segments lie within `len` elements of the rule's vectors, the workspace holds a pair for each segment and chunk.
+/// The segments are within `len` elements of the rule's vectors, and the workspace has room for a pair for each segment
+/// and chunk.
 #[inline(always)]
 unsafe fn step<V: Lanes + Number, R: Rule>(
     rule: &Update<'_, V, R>,
@@ -285,13 +286,13 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
     }
 }
 
-/// The largest of numbers that are not negative; NaN where one is NaN.
+/// The largest of non-negative numbers; NaN if one is NaN.
 #[inline(always)]
 fn largest_magnitude<const N: usize>(values: [f32; N]) -> f32 {
     f32::from_bits(values.iter().fold(0, |max, value| max.max(value.to_bits())))
 }
 
-/// Adds up the pieces of each segment of this part's share, in order.
+/// Combines the pieces of each segment of this part's share, in order.
 ///
 /// # Safety
 /// As for [`step`].
@@ -363,7 +364,7 @@ unsafe fn flat_step<V: Lanes + Number, R: Rule<Step: OfKind>>(call: &Call, part:
     }
 }
 
-/// The squares of a stretch of the gradient.
+/// The sum of squares of a range of the gradient.
 struct Squares(*const f32);
 
 impl<V: Lanes> Term<V, 1> for Squares {
@@ -375,7 +376,7 @@ impl<V: Lanes> Term<V, 1> for Squares {
     }
 }
 
-/// Slots: grad, grad_norm_seg, work. Pieces are those of an update, with a norm each.
+/// Slots: grad, grad_norm_seg, work. Pieces are the same as those of an update; each has a norm.
 #[inline(always)]
 unsafe fn grad_norms<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::grad_norms as slot;

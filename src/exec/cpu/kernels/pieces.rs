@@ -1,10 +1,10 @@
-//! The pieces into which chunks of equal length cut the segments of flat vectors.
+//! The pieces into which chunks of equal length divide the segments of flat vectors.
 
 use crate::exec::cpu::call::Part;
 use crate::ops::Segment;
 use crate::ops::chunks::FLAT_CHUNK;
 
-/// What a chunk has of a segment: the elements from `from` up to `to`. The sum of the two numbers is another one for
+/// The elements of a segment in a chunk: from `from` up to `to`. The sum of segment and chunk numbers is different for
 /// each piece.
 pub struct Piece {
     /// The number of the segment.

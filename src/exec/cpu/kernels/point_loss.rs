@@ -15,7 +15,7 @@ use crate::select::{Isa, cpu_rest};
 /// The fast kernel of an operation of this family.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
-    /// The kernel for each function, which is known when it is compiled.
+    /// The kernel for each function; the function is a compile-time constant.
     macro_rules! by_func {
         ($func:expr, $kernel:ident) => {
             match $func {
@@ -95,7 +95,7 @@ impl Point for Huber {
 struct Points<V, P> {
     y: *const f32,
     target: *const f32,
-    /// May be in the memory of `y`; null where no gradient is asked for.
+    /// May share the memory of `y`; null if no gradient is needed.
     dy: *mut f32,
     delta: V,
     /// `1 / len`.
@@ -111,7 +111,7 @@ fn shrinking(len: usize) -> f32 {
     power_of_two(len, 2)
 }
 
-/// One for each of the first `n` answers that are right.
+/// One for each of the first `n` answers that is right.
 #[inline(always)]
 fn right<V: Lanes>(y: V, t: V, n: usize) -> V {
     let (zero, one) = (V::zero(), V::splat(1.0));
@@ -121,7 +121,7 @@ fn right<V: Lanes>(y: V, t: V, n: usize) -> V {
 
 impl<V: Lanes, P: Point> Points<V, P> {
     /// # Safety
-    /// The buffers hold `len` floats each where they are bound.
+    /// The buffers have `len` floats each if they are bound.
     #[inline(always)]
     unsafe fn new([y, target, dy]: [*mut f32; 3], delta: f64, len: usize, counts: bool) -> Self {
         let (delta, shrink) = (V::splat(delta as f32), V::splat(shrinking(len)));
@@ -148,7 +148,7 @@ impl<V: Lanes, P: Point> Term<V, 2> for Points<V, P> {
 /// The first phase writes the pair of sums of each chunk to `work`; the second phase adds them.
 ///
 /// # Safety
-/// The buffers of `points` hold `len` floats, and `work` a number for each chunk, or two where answers are counted.
+/// The buffers of `points` have `len` floats, and `work` a number for each chunk, or two if answers are counted.
 #[inline(always)]
 unsafe fn run<V: Lanes, P: Point>(
     points: &Points<V, P>,

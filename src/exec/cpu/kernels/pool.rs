@@ -1,8 +1,8 @@
 //! Pooling of `x [n, h, w, c]` to `y [n, ho, wo, c]`.
 //!
-//! Lanes run over channels (forward with one channel, over neighbouring outputs). Threads share rows of outputs;
-//! backward through overlapping windows, rows of the input instead, whose elements gather from the windows that cover
-//! them. Every element is written once, by one thread.
+//! Lanes run over channels (in the forward pass with one channel, over neighbouring outputs). Threads share rows of
+//! outputs; in the backward pass of overlapping windows they share rows of the input, whose elements are gathered from
+//! the windows that cover them. Every element is written once, by one thread.
 
 mod backward;
 mod window;
@@ -31,7 +31,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// The largest so far, and where it is in the window.
+/// The largest value so far, and its position in the window.
 #[derive(Clone, Copy)]
 struct Best<V> {
     value: V,
@@ -45,7 +45,7 @@ impl<V: Lanes> Best<V> {
         Self { value: V::splat(f32::NEG_INFINITY), place: V::splat(place as f32) }
     }
 
-    /// Takes `value` at `place` where it is larger, or the first NaN.
+    /// Takes `value` at `place` if it is larger, or the first NaN.
     #[inline(always)]
     fn offer(&mut self, value: V, place: usize) {
         let better = value.beats(self.value);
@@ -54,7 +54,7 @@ impl<V: Lanes> Best<V> {
     }
 }
 
-/// The rows of outputs of a part: the number of each, its span of input rows, and the first element of these.
+/// The rows of outputs of a part: the number of each, its range of input rows, and the first element of these rows.
 #[inline(always)]
 fn output_rows(g: &PoolGeometry, part: Part) -> impl Iterator<Item = (usize, Span, usize)> {
     let (from, to) = part.range(g.n * g.ho, 1);
@@ -102,8 +102,8 @@ unsafe fn max_pool<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Outputs from `ox` on, up to 16, that lanes can take together: with one channel, those whose windows are inside
-/// across. Zero where they do not, and with more channels.
+/// The number of outputs from `ox` on, up to 16, that lanes can process together: with one channel, those whose windows
+/// are horizontally inside the image. Zero if there are none, or if there are more channels.
 #[inline(always)]
 fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
     let n = (g.wo - ox).min(LANES);
@@ -111,7 +111,7 @@ fn windows_beside(g: &PoolGeometry, ox: usize) -> usize {
     if g.c == 1 && whole(ox) && whole(ox + n - 1) { n } else { 0 }
 }
 
-/// What lanes hold at an offset from the first position of a window.
+/// The values of the lanes at an offset from the first position of a window.
 trait Source<V: Lanes> {
     /// # Safety
     /// The elements exist.
@@ -149,10 +149,10 @@ impl<V: Lanes> Source<V> for Strided {
     }
 }
 
-/// The largest of a window in `n` lanes.
+/// The maximum of a window in `n` lanes.
 ///
 /// # Safety
-/// The source holds the window.
+/// The source contains the window.
 #[inline(always)]
 unsafe fn largest_of<V: Lanes, S: Source<V>, const K: usize>(
     source: &S,
@@ -216,7 +216,7 @@ unsafe fn avg_pool<V: Lanes>(call: &Call, part: Part) {
 /// The sum of a window in `n` lanes.
 ///
 /// # Safety
-/// The source holds the window.
+/// The source contains the window.
 #[inline(always)]
 unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
     source: &S,
@@ -235,7 +235,8 @@ unsafe fn sum_of<V: Lanes, S: Source<V>, const K: usize>(
     sum
 }
 
-/// The grid of the channels, and the samples of a part, out of `n`, each with its tiles of channels by their first one.
+/// The grid of the channels, and a part's samples out of `n`, each with its tiles of channels, given by their first
+/// channel.
 #[inline(always)]
 fn tiles_of_samples(n: usize, c: usize, part: Part) -> impl Iterator<Item = (Grid, usize, usize)> {
     let (grid, (from, to)) = (Grid::new(c), part.range(n, 1));

@@ -1,8 +1,8 @@
-//! Sequences: rows of a table by token and their gradient, fixed positions, one position of many.
+//! Sequences: rows of a table by token and their gradient, fixed positions, and the selection of one position.
 //!
-//! The gradient of a table needs no atomics: a thread owns a range of columns, or of rows where there are few columns,
-//! goes over all tokens and adds up what is in its range. Every element is the sum of the same numbers in the order of
-//! the tokens, however the table is cut.
+//! The gradient of a table needs no atomics: a thread owns a range of columns, or of rows if there are few columns,
+//! loops over all tokens and sums the contributions to its range. Every element is the sum of the same numbers in the
+//! order of the tokens, independently of how the table is divided.
 
 use super::lanes::{LANES, Lanes, for_isa};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
@@ -23,7 +23,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     Some(KernelImpl::simple(run, cpu_rest::is_parallel(op, threads)))
 }
 
-/// Runs `$body` for every stretch of up to 16 of `$from..$to`: `$at` is its first element, `$n` its number of elements.
+/// Runs `$body` for every group of up to 16 of `$from..$to`: `$at` is its first element, `$n` its number of elements.
 macro_rules! stretches {
     ($from:expr, $to:expr, |$at:ident, $n:ident| $body:expr) => {{
         let (mut $at, to): (usize, usize) = ($from, $to);
@@ -63,7 +63,7 @@ unsafe fn fill<V: Lanes>(to: *mut f32, len: usize, value: f32) {
 #[inline(always)]
 unsafe fn embedding<V: Lanes>(call: &Call, part: Part) {
     use crate::ops::slot::embedding as slot;
-    let OpKind::Embedding(ops::Embedding { rows, vocab, units }) = call.op else { return };
+    let OpKind::Embedding(ops::Embedding { rows, vocab, units, .. }) = call.op else { return };
     let (tokens, weight, y) = (call.arg::<i32>(slot::TOKENS), call.arg::<f32>(slot::WEIGHT), call.arg::<f32>(slot::Y));
     let (from, to) = part.range(rows, 1);
     for row in from..to {
@@ -79,7 +79,7 @@ unsafe fn embedding<V: Lanes>(call: &Call, part: Part) {
 }
 
 /// The part of a table `[vocab, units]` that a thread owns: first and one past the last row and column. Columns are
-/// shared as long as each thread gets whole lanes; what threads are left over share rows.
+/// shared as long as each thread gets full lanes; the remaining threads share rows.
 fn owned(vocab: usize, units: usize, part: Part) -> [(usize, usize); 2] {
     let across = units.div_ceil(LANES).clamp(1, part.count);
     let down = part.count / across;
@@ -119,10 +119,10 @@ unsafe fn embedding_bwd<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Positions whose angles are turned step by step from one that is computed as it is defined: at these places the work
-/// is cut, so that no result depends on the number of threads.
+/// At these intervals the angle is computed from its definition, and between them it is rotated step by step. Work is
+/// divided only there, so that results do not depend on the number of threads.
 const TURNS: usize = 64;
-/// Pairs of columns that are turned together.
+/// Pairs of columns that are rotated together.
 const PAIRS: usize = LANES / 2;
 
 /// Slots: x, y (may share the memory of `x`).
@@ -150,8 +150,8 @@ unsafe fn add_sinusoids<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Sines and cosines of pairs of columns at one position, in `f64`, so that turning them adds nothing that an `f32`
-/// shows.
+/// Sines and cosines of pairs of columns at one position, in `f64`, so that the rotations add no error that is visible
+/// in `f32`.
 struct Turn {
     sin: [f64; PAIRS],
     cos: [f64; PAIRS],
@@ -219,9 +219,9 @@ unsafe fn take_bwd<V: Lanes>(call: &Call, part: Part) {
 mod tests {
     use super::*;
 
-    /// Every element of a table has one owner, whatever the number of threads.
+    /// Every element of a table has one owner, for any number of threads.
     #[test]
-    fn a_table_is_owned_once() {
+    fn every_element_of_a_table_has_one_owner() {
         for (vocab, units) in [(1, 1), (5, 7), (11, 16), (3, 33), (40, 100)] {
             for count in 1..9 {
                 let mut owners = vec![0; vocab * units];

@@ -1,7 +1,8 @@
-//! The few calls of cuDNN's backend that are used: descriptors that own themselves, with attributes checked by type.
+//! The functions of cuDNN's backend interface that are used: descriptors that are destroyed on drop, with attributes
+//! checked by type.
 //!
 //! Functions are looked up here, with statuses and notes as plain integers: a library newer than the bindings may
-//! return values that their enumerations lack.
+//! return values that are missing in their enumerations.
 
 use crate::exec::cuda::error::CudaError;
 use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
@@ -14,7 +15,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The oldest version that is used: statuses and attributes changed with it.
+/// The oldest supported version, in which statuses and attributes changed.
 const OLDEST_VERSION: usize = 90_000;
 
 type Status = i32;
@@ -34,7 +35,7 @@ pub(super) struct Api {
     destroy_handle: unsafe extern "C" fn(sys::cudnnHandle_t) -> Status,
 }
 
-/// The function of that name (with its closing NUL).
+/// The function with this name (which ends in NUL).
 ///
 /// # Safety
 /// libcudnn is present, and `F` is the type of a pointer to that function.
@@ -75,7 +76,7 @@ impl Api {
         }
     }
 
-    /// An error that names the call, the status and cuDNN's own words, where the status is not success.
+    /// An error that names the call, the status and cuDNN's message, if the status is not success.
     pub(super) fn check(&self, status: Status, call: impl Fn() -> String) -> Result<(), CudaError> {
         if status == 0 {
             return Ok(());
@@ -94,7 +95,7 @@ impl Api {
     }
 }
 
-/// The library with a handle of it (null where plans are made for a GPU that is not here).
+/// The library with a handle (null if plans are made for a GPU that does not exist here).
 pub(super) struct Library {
     pub(super) api: Api,
     pub(super) handle: sys::cudnnHandle_t,
@@ -117,17 +118,18 @@ impl Library {
 impl Drop for Library {
     fn drop(&mut self) {
         if !self.handle.is_null() {
-            // SAFETY: the handle is ours, and whatever was made with it holds this library and is gone.
+            // SAFETY: the handle belongs to this value. Every object that was made with it holds this library, so all
+            // were dropped.
             let _ = unsafe { (self.api.destroy_handle)(self.handle) };
         }
     }
 }
 
-/// A type of which attributes are made.
+/// A type that attributes consist of.
 ///
 /// # Safety
-/// cuDNN reads and writes attributes of this tag as arrays of this type, every bit pattern of which is valid where it
-/// is written.
+/// cuDNN reads and writes attributes of this tag as arrays of this type, and every bit pattern that it writes is valid
+/// for the type.
 pub(super) unsafe trait Value: Copy {
     const TAG: Tag;
 }
@@ -173,7 +175,7 @@ values! {
     sys::cudnnNanPropagation_t => CUDNN_TYPE_NAN_PROPOGATION;
 }
 
-/// A descriptor that is ours, destroyed with it.
+/// A descriptor that is destroyed on drop.
 pub(super) struct Descriptor {
     pub(super) raw: Raw,
     pub(super) library: Arc<Library>,
@@ -211,7 +213,7 @@ impl Descriptor {
         Ok(self)
     }
 
-    /// Fills `out` from an attribute; how many values the attribute has.
+    /// Fills `out` from an attribute; returns the number of values of the attribute.
     pub(super) fn get<T: Value>(&self, name: Attr, out: &mut [T]) -> Result<usize, CudaError> {
         let mut count = 0;
         let at = if out.is_empty() { null_mut() } else { out.as_mut_ptr().cast() };
@@ -221,14 +223,14 @@ impl Descriptor {
         Ok(usize::try_from(count).unwrap_or(0))
     }
 
-    /// The one number of an attribute.
+    /// The single number of an attribute.
     pub(super) fn int(&self, name: Attr) -> Result<i64, CudaError> {
         let mut value = [0];
         self.get(name, &mut value)?;
         Ok(value[0])
     }
 
-    /// The descriptors that an attribute holds, at most `most`.
+    /// The descriptors that an attribute contains, at most `most`.
     pub(super) fn children(&self, name: Attr, kind: Kind, most: usize) -> Result<Vec<Self>, CudaError> {
         let mut children = (0..most).map(|_| Self::new(&self.library, kind)).collect::<Result<Vec<_>, _>>()?;
         let mut raws: Vec<Raw> = children.iter().map(|c| c.raw).collect();
@@ -236,7 +238,7 @@ impl Descriptor {
         Ok(children)
     }
 
-    /// How many values an attribute has. Not every attribute says it.
+    /// The number of values of an attribute. Not every attribute reports it.
     pub(super) fn count<T: Value>(&self, name: Attr) -> Result<usize, CudaError> {
         self.get::<T>(name, &mut [])
     }

@@ -9,7 +9,7 @@ use cudarc::cudnn::sys;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// Alignment in bytes that plans assume of every tensor.
+/// Alignment in bytes that plans assume for every tensor.
 pub(super) const ALIGNMENT: u64 = 16;
 
 /// The tensors of a graph that have an address.
@@ -42,20 +42,19 @@ pub(super) struct Graph {
     _parts: Vec<Descriptor>,
 }
 
-/// How a result is stored.
+/// The format in which a result is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     /// In the step's type.
     Own,
     /// As float, by the convolution itself.
     Float,
-    /// As float, by an operation behind the convolution that changes nothing: engines that are compiled for a graph
-    /// convert there.
+    /// As float, converted by an identity operation after the convolution, in engines that are compiled for a graph.
     Widened,
 }
 
 impl Graph {
-    /// The graph whose result is stored as `stored` says; the other images and the weight are of the step's type.
+    /// The graph whose result is stored as in `stored`; the other images and the weight are of the step's type.
     pub(super) fn new(library: &Arc<Library>, wanted: &PlanRequest, stored: Stored) -> Result<Self, CudaError> {
         let PlanRequest { kind, ref geometry, real, fused, .. } = *wanted;
         let result = match kind {
@@ -104,24 +103,24 @@ impl Graph {
     }
 }
 
-/// The operations that follow a convolution, while they are added.
+/// The operations after a convolution, while they are added.
 struct Followers {
     result: Role,
     stored: DataType,
-    /// Operations that are still to come.
+    /// Operations that are not added yet.
     left: usize,
-    /// What the operation before wrote.
+    /// The result of the last operation so far.
     last: Raw,
 }
 
 impl Followers {
-    /// The tensor that the next operation writes: the result where it is the last one, and a virtual one elsewhere.
+    /// The tensor that the next operation writes: the result if the operation is the last one, otherwise a virtual one.
     fn next(&mut self, b: &mut Builder) -> Result<Raw, CudaError> {
         self.left -= 1;
         if self.left == 0 { b.tensor(self.result, self.stored) } else { b.between(self.result) }
     }
 
-    /// Adds them in the order in which they are applied.
+    /// Adds the operations in the order in which they are applied.
     fn add(mut self, b: &mut Builder, wanted: &PlanRequest, widened: bool) -> Result<(), CudaError> {
         if wanted.fused.bias {
             let bias = b.tensor(Role::Bias, DataType::CUDNN_DATA_FLOAT)?;
@@ -133,7 +132,7 @@ impl Followers {
             self.apply(b, Pointwise::CUDNN_POINTWISE_RELU_FWD)?;
         }
         if wanted.fused.relu_grad {
-            // The derivative is asked for at relu's input; its output is positive at the same places.
+            // cuDNN computes the derivative from relu's input; its output is positive at the same places.
             let saved = b.tensor(Role::Saved, data_type(wanted.real))?;
             let from = [Attr::CUDNN_ATTR_OPERATION_POINTWISE_DYDESC, Attr::CUDNN_ATTR_OPERATION_POINTWISE_XDESC];
             let to = Attr::CUDNN_ATTR_OPERATION_POINTWISE_DXDESC;
@@ -145,8 +144,7 @@ impl Followers {
         Ok(())
     }
 
-    /// Adds a function of what the operation before wrote and of another tensor, with the attributes of both and of
-    /// the result.
+    /// Adds a function of the last result and of another tensor, with the attributes of both and of the result.
     fn combine(
         &mut self,
         b: &mut Builder,
@@ -173,7 +171,7 @@ impl Followers {
     }
 }
 
-/// How a step's reals are stored in memory.
+/// The type in which a step's reals are stored in memory.
 pub(super) const fn data_type(real: Real) -> DataType {
     match real {
         Real::F32 | Real::Tf32 => DataType::CUDNN_DATA_FLOAT,
@@ -182,7 +180,7 @@ pub(super) const fn data_type(real: Real) -> DataType {
     }
 }
 
-/// A graph while it is put together.
+/// A graph that is being built.
 struct Builder<'a> {
     library: &'a Arc<Library>,
     geometry: &'a ConvGeometry,
@@ -228,7 +226,7 @@ impl Builder<'_> {
         self.add_tensor(role as i64, dtype, self.dims(role), false)
     }
 
-    /// A float tensor between two operations, shaped like `role`; it never reaches memory.
+    /// A float tensor between two operations, shaped like `role`; it is never written to memory.
     fn between(&mut self, role: Role) -> Result<Raw, CudaError> {
         self.next_virtual += 1;
         self.add_tensor(self.next_virtual, DataType::CUDNN_DATA_FLOAT, self.dims(role), true)

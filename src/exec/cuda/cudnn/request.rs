@@ -1,4 +1,4 @@
-//! What cuDNN is asked for: a convolution with what follows it, and the addresses of one call.
+//! A request to cuDNN: a convolution with what follows it, and the addresses of one call.
 
 use crate::ops::ConvGeometry;
 use crate::select::cuda::Real;
@@ -8,13 +8,13 @@ use crate::select::cuda::Real;
 pub enum ConvKind {
     /// `y` from `x` and `w`.
     Forward,
-    /// The gradient of `x`, from the one of `y` and `w`.
+    /// The gradient of `x`, from that of `y` and `w`.
     BwdX,
     /// The gradient of `w`, from `x` and the gradient of `y`.
     BwdW,
 }
 
-/// What is done to each element of the result before it is stored, in float and in this order.
+/// What is applied to each element of the result before it is stored, in float and in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Fused {
     /// Forward only: adds `bias [f]`, float.
@@ -25,9 +25,9 @@ pub struct Fused {
     pub relu_grad: bool,
 }
 
-/// Device addresses for one call. `x`, `w` and `y` are the three tensors whatever is computed: for [`ConvKind::BwdX`]
-/// the gradient of the input goes to `x` and the one of the output is read from `y`. What a plan does not use may stay
-/// 0; the others are multiples of 16.
+/// Device addresses for one call. `x`, `w` and `y` are the same three tensors for every kind: for [`ConvKind::BwdX`]
+/// the gradient of the input is written to `x` and that of the output is read from `y`. Addresses that a plan does not
+/// use may be 0; the others are multiples of 16.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DnnArgs {
     /// `[n, h, w, c]`.
@@ -40,19 +40,19 @@ pub struct DnnArgs {
     pub bias: u64,
     /// `[n, h, w, c]`.
     pub saved: u64,
-    /// The scratch memory that was granted when the plan was made.
+    /// The scratch memory that was reserved when the plan was made.
     pub workspace: u64,
 }
 
-/// What plans are asked for.
+/// What plans are requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanRequest {
     pub kind: ConvKind,
     pub geometry: ConvGeometry,
     pub real: Real,
     pub fused: Fused,
-    /// The most scratch memory that a plan may take.
+    /// The largest scratch memory of a plan.
     pub workspace_limit_bytes: u64,
-    /// The most plans that are wanted.
+    /// The largest number of plans.
     pub max: usize,
 }

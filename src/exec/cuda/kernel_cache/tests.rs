@@ -1,10 +1,10 @@
-//! The cache among other processes, killed writers, foreign files, folders and disks that take nothing.
+//! The cache with other processes, killed writers, foreign files, folders and disks that cannot be written to.
 
 use super::*;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
-/// Which folder a process of these tests writes to, and how: the limit in bytes, and entries, or 0 for no end.
+/// Parameters for a process of these tests: its folder, the limit in bytes, and the number of entries, or 0 for no end.
 const FOLDER: &str = "STEPGRAPH_TEST_CACHE_FOLDER";
 const WORK: &str = "STEPGRAPH_TEST_CACHE_WORK";
 
@@ -12,14 +12,14 @@ fn key(number: usize) -> String {
     format!("NVRTC 1.0 sm_90a\nnamespace member0 {{ using Op = Act<float, RELU, {number}>; }}\n")
 }
 
-/// Code that says which key it belongs to, so that an exchange is found.
+/// Code that contains its key, so that a mix-up is detected.
 fn code(number: usize) -> Vec<u8> {
     (0..2000 + number % 7 * 100).map(|at| (at * 31 + number) as u8).collect()
 }
 
-/// What another process does: it keeps entries, and looks up what others kept.
+/// The work of another process: it stores entries, and looks up entries of others.
 #[test]
-#[ignore = "other tests run it in processes of their own"]
+#[ignore = "other tests run it in separate processes"]
 fn keeps_what_it_is_asked_to() {
     let (Some(folder), Ok(work)) = (std::env::var_os(FOLDER), std::env::var(WORK)) else { return };
     let numbers: Vec<usize> = work.split(' ').filter_map(|n| n.parse().ok()).collect();
@@ -28,14 +28,14 @@ fn keeps_what_it_is_asked_to() {
     let mut number = first;
     while count == 0 || number < first + count {
         cache.keep(&key(number), &code(number));
-        // Entries of other processes are theirs, whole, or not there.
+        // Entries of other processes are either complete and correct, or missing.
         let other = number * 7919 % 1_600;
         assert!(cache.get(&key(other)).is_none_or(|found| found == code(other)), "entry {other}");
         number += 1;
     }
 }
 
-/// A process that runs [`keeps_what_it_is_asked_to`], started through `shell`'s text where it says something.
+/// A process that runs [`keeps_what_it_is_asked_to`], started through the shell command `shell` if that is not empty.
 fn start(folder: &Path, limit: u64, first: usize, count: usize, shell: &str) -> Child {
     let program = std::env::current_exe().unwrap();
     let name = "exec::cuda::kernel_cache::tests::keeps_what_it_is_asked_to";
@@ -55,14 +55,14 @@ fn kept(cache: &KernelCache) -> Vec<usize> {
     (0..1_600).filter(|n| cache.seems_to_hold(&key(*n))).collect()
 }
 
-/// What is in a folder beside entries.
+/// The files in a folder that are not entries.
 fn others(folder: &Path) -> Vec<String> {
     let names = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().file_name().into_string().unwrap());
     names.filter(|n| !n.ends_with(".kernel")).collect()
 }
 
 #[test]
-fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
+fn the_cache_returns_what_was_stored_and_nothing_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let cache = KernelCache::at(folder.path().join("deeper"), 1 << 20);
     assert_eq!((cache.get(&key(1)), cache.usage(), cache.clear().unwrap()), Default::default());
@@ -81,7 +81,7 @@ fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
         std::fs::write(&path, &changed).unwrap();
         assert_eq!(cache.get(&key(1)), None, "changed at {at}");
     }
-    // The entry of another key under this one's name, as after a collision.
+    // The entry of another key under this key's name, as after a collision.
     cache.keep(&key(2), &code(2));
     std::fs::copy(cache.path(&key(2)), &path).unwrap();
     assert_eq!(cache.get(&key(1)), None);
@@ -92,10 +92,10 @@ fn the_cache_gives_back_what_it_kept_and_nothing_damaged() {
 }
 
 #[test]
-fn garbage_among_the_entries_is_passed_over_and_what_is_not_ours_stays() {
+fn garbage_among_the_entries_is_skipped_and_other_files_are_kept() {
     let folder = tempfile::tempdir().unwrap();
     let cache = KernelCache::at(folder.path().to_owned(), 64 << 10);
-    // Garbage under entries' names: bytes, nothing at all, a folder, the form of an older version.
+    // Garbage under entries' names: bytes, an empty file, a folder, the format of an older version.
     let at = |number| cache.path(&key(number));
     std::fs::write(at(1), [0xff; 5000]).unwrap();
     std::fs::write(at(2), []).unwrap();
@@ -122,7 +122,7 @@ fn garbage_among_the_entries_is_passed_over_and_what_is_not_ours_stays() {
 }
 
 #[test]
-fn the_limit_holds_and_what_was_not_used_for_longest_goes_first() {
+fn the_limit_holds_and_the_least_recently_used_entries_are_removed_first() {
     let folder = tempfile::tempdir().unwrap();
     let limit = 512 << 10;
     let cache = KernelCache::at(folder.path().to_owned(), limit);
@@ -132,7 +132,7 @@ fn the_limit_holds_and_what_was_not_used_for_longest_goes_first() {
         cache.keep(&key(number), &code(number));
         let file = File::options().write(true).open(cache.path(&key(number))).unwrap();
         file.set_modified(long_ago + Duration::from_secs(number as u64)).unwrap();
-        // The first is used again and again.
+        // The first entry is used repeatedly.
         assert_eq!(cache.get(&key(0)), Some(code(0)), "after {number}");
         most = most.max(cache.usage().bytes);
     }
@@ -140,7 +140,7 @@ fn the_limit_holds_and_what_was_not_used_for_longest_goes_first() {
     let kept = kept(&cache);
     assert_eq!((kept[0], kept[kept.len() - 1]), (0, 999));
     assert!(kept[1..].windows(2).all(|pair| pair[1] == pair[0] + 1), "the last of them: {kept:?}");
-    // A smaller limit is kept at once, by those too that start later.
+    // A smaller limit applies immediately, also to processes that start later.
     let mut cache = cache;
     let before = cache.usage().bytes;
     cache.set_limit_mib(0).unwrap();
@@ -186,7 +186,7 @@ fn eight_processes_write_at_once() {
 }
 
 #[test]
-fn killed_writers_leave_nothing_wrong() {
+fn killed_writers_leave_no_damaged_entries() {
     let folder = tempfile::tempdir().unwrap();
     let (cache, limit) = (KernelCache::at(folder.path().to_owned(), 64 << 20), 64 << 20);
     for round in 0..6 {
@@ -208,21 +208,22 @@ fn killed_writers_leave_nothing_wrong() {
 
 #[cfg(unix)]
 #[test]
-fn a_disk_that_is_full_and_a_folder_that_takes_nothing_only_keep_nothing() {
+fn a_full_disk_and_a_read_only_folder_only_store_nothing() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    // No file of the process may be larger than one block of 512 or 1024 bytes, and it is not killed for trying.
+    // No file of the process may be larger than one block of 512 or 1024 bytes; the process is not killed when it
+    // tries.
     let mut child = start(folder.path(), 1 << 20, 0, 50, "trap '' XFSZ; ulimit -f 1");
     assert!(child.wait().unwrap().success());
     let cache = KernelCache::at(folder.path().to_owned(), 1 << 20);
     assert_eq!((cache.usage(), others(folder.path())), (CacheUsage::default(), Vec::new()));
-    // A folder that cannot be, since a file is in its place.
+    // A folder that cannot exist, because there is a file of that name.
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();
     let nowhere = KernelCache::at(file.join("kernels"), 1 << 20);
     nowhere.keep(&key(1), &code(1));
     assert_eq!((nowhere.get(&key(1)), nowhere.usage().entries), (None, 0));
-    // A folder that was written, and then made read-only. Who may write everywhere writes here too.
+    // A folder that was written and then made read-only. A user who may write everywhere can write here too.
     cache.keep(&key(1), &code(1));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o555)).unwrap();
     cache.keep(&key(2), &code(2));

@@ -63,7 +63,7 @@ fn every_form_is_read_and_written() {
 }
 
 #[test]
-fn a_choice_that_cannot_be_read_is_at_its_field() {
+fn an_unreadable_choice_is_reported_at_its_field() {
     let of = |choose: &str| branch(&format!(r#""choose": {choose}"#));
     expect(&of("3"), "layers[1].choose", "found 3");
     expect(&of("{}"), "layers[1].choose.by", "is missing");
@@ -78,7 +78,7 @@ fn a_choice_that_cannot_be_read_is_at_its_field() {
 }
 
 #[test]
-fn values_are_those_of_the_layer() {
+fn values_that_the_layer_does_not_have_are_mistakes() {
     let of = |choose: &str| branch(&format!(r#""choose": {choose}"#));
     expect(&of(r#"{"by": "cycle", "values": [0, 2]}"#), "layers[1].choose.values[1]", "found 2");
     expect(&of(r#"{"by": "cycle", "values": []}"#), "layers[1].choose.values", "the list is empty");
@@ -103,7 +103,7 @@ fn values_are_those_of_the_layer() {
 }
 
 #[test]
-fn paths_give_one_shape_and_heads_give_the_network_s() {
+fn paths_must_have_one_output_shape_and_heads_that_of_the_network() {
     let wide = r#"{"type": "dense", "units": 7}"#;
     let of = |second: &str| format!(r#"{{"type": "branch", "paths": [[{DENSE}], [{second}]], {CYCLE}}}"#);
     expect(&of(wide), "layers[1].paths[1]", "this path gives [7], and paths[0] gives [5]");
@@ -114,7 +114,7 @@ fn paths_give_one_shape_and_heads_give_the_network_s() {
 }
 
 #[test]
-fn exits_are_where_the_network_can_end() {
+fn exits_must_be_where_the_network_can_end() {
     let inside = |block: &str, inner: &str| block.replace(DENSE, inner);
     let found = "an exit inside of another block";
     let inner = exit(3, CYCLE);
@@ -126,7 +126,7 @@ fn exits_are_where_the_network_can_end() {
 }
 
 #[test]
-fn editors_have_a_line_for_a_choice() {
+fn editors_show_a_choice_as_a_line_of_text() {
     let mut layer = LayerKind::from_name("residual").unwrap().example();
     let choose = layer.fields().into_iter().find(|field| field.name == "choose").unwrap();
     assert_eq!((choose.value.clone(), choose.value.text()), (FieldValue::Choose(None), String::new()));

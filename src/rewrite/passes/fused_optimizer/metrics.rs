@@ -1,5 +1,5 @@
-//! The metrics of updates that are part of gradients: every update writes those of its tiles, and one operation at the
-//! end sums them up.
+//! The metrics of updates that are fused into gradients: every update writes those of its tiles, and one operation at
+//! the end combines them.
 
 use crate::ir::Role;
 use crate::lower::{Alias, LValue, Op};
@@ -9,8 +9,8 @@ use crate::rewrite::history::absorb;
 use crate::rewrite::rewriter::{Rewriter, made_like, set};
 use crate::tensor::{DType, Shape};
 
-/// Gives every step its stretch of a vector of parts; the operation that sums them up, in the place of the update's own
-/// metrics and their `totals`.
+/// Gives every update its range of a vector of partial metrics; returns the operation that combines them, which
+/// replaces the update's own metrics and their `totals`.
 pub(super) fn measure<'a>(
     rw: &mut Rewriter,
     update: &Op,

@@ -1,4 +1,4 @@
-//! The stretches of the flat vectors that single parameters take, as values of their own.
+//! The ranges of the flat vectors that belong to single parameters, as separate values.
 
 use crate::lower::{Alias, LValue, LValueId, Program};
 use crate::model::ParamId;
@@ -6,7 +6,7 @@ use crate::ops::Segment;
 use crate::rewrite::rewriter::Rewriter;
 use std::collections::HashMap;
 
-/// The values that share the memory of others, by where they begin.
+/// The values that share the memory of others, by their first element.
 pub(super) struct Stretches(HashMap<(LValueId, usize), Vec<LValueId>>);
 
 impl Stretches {
@@ -20,7 +20,7 @@ impl Stretches {
         Self(out)
     }
 
-    /// A parameter's stretch of a flat vector, as it is before the step.
+    /// A parameter's range of a flat vector, before the step.
     pub(super) fn before(
         &mut self,
         rw: &mut Rewriter,
@@ -39,7 +39,7 @@ impl Stretches {
         made
     }
 
-    /// What a parameter's stretch of a flat vector becomes, in the same place.
+    /// The new value of a parameter's range of a flat vector, in the same place.
     pub(super) fn after(
         &mut self,
         rw: &mut Rewriter,

@@ -1,11 +1,10 @@
-//! Kernels for the convolutions that nets are full of: stride 1 with small windows, few channels at the start, small
-//! images.
+//! Kernels for common convolutions: stride 1 with small windows, few input channels, small images.
 
 use super::*;
 
 impl Problem<'_> {
     /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
-    /// groups; and copies of 16 bytes fit.
+    /// groups; and copies of 16 bytes are possible.
     fn taps_are_shifts(&self) -> bool {
         let (g, width) = (self.g, 16 / self.real.size());
         self.kind == Kind::BackwardW
@@ -29,26 +28,26 @@ impl Problem<'_> {
                 && (rows * wide).is_multiple_of(multiple)
                 && stages * (rows * wide * bytes[0] + x_lines * bytes[1]) <= 224_000
         };
-        // Products, and copies at about a quarter of their weight.
+        // Products, and copies with about a quarter of their weight.
         let work = |rows: usize| g.ho.div_ceil(rows) * (4 * rows * wide + (rows + 2) * pitch);
         (1..=g.ho.next_multiple_of(2)).filter(|&rows| fits(rows)).min_by_key(|&rows| work(rows))
     }
 
-    /// Time of a gradient of the weight by `ConvTaps`: products of `rate` operations a microsecond, and the splits' way
-    /// to memory and back.
+    /// The time of a gradient of the weight by `ConvTaps`: products at `rate` operations in a microsecond, and writing
+    /// and reading the splits.
     fn taps_us(&self, rows: usize, channels: usize, splits: usize, rate: f64) -> f64 {
         let g = self.g;
         let tiles = g.f.div_ceil(64) * g.c.div_ceil(channels);
         let units = g.n * g.ho.div_ceil(rows);
         let waves = (tiles * splits).div_ceil(self.multiprocessors) * self.multiprocessors;
-        // What a block does, on all multiprocessors at once.
+        // The work of a block, on all multiprocessors at once.
         let each = units.div_ceil(splits) * rows * g.wo.next_multiple_of(8) * 64 * channels * 9 * 2;
         let second = if splits > 1 { LAUNCH_US + (2 * splits * self.results() * 4) as f64 / 9e6 } else { 0.0 };
         ((each * waves) as f64 / rate).max(self.memory_us()) + second + LAUNCH_US + 1.0
     }
 
-    /// The gradient of the weight of all taps at once by the matrix instructions of warpgroups, which are Hopper's
-    /// alone.
+    /// The gradient of the weight of all taps at once with the matrix instructions of warpgroups, which only Hopper
+    /// has.
     pub(super) fn wgmma(&self, capability: (u32, u32)) -> Option<CustomKernel> {
         if !self.taps_are_shifts() || capability != (9, 0) || self.real.size() != 2 {
             return None;
@@ -92,8 +91,8 @@ impl Problem<'_> {
             return None;
         }
         let filters = [64, 32, 16].into_iter().find(|&f| g.f.is_multiple_of(f) && (backward || f > 16))?;
-        // Positions of a unit: in the gradient of the weight a thread holds 64 words of dy at most, 32 where that lets
-        // two blocks share a multiprocessor.
+        // Positions of a unit: in the gradient of the weight a thread holds at most 64 words of dy, or 32 if that
+        // allows two blocks on a multiprocessor.
         let words = if elem == 4 && filters == 64 { 32 } else { 64 };
         let most = if backward { words * 32 * 8 * 4 / (filters * elem) } else { 400 };
         let rows = (1..=g.ho)
@@ -101,7 +100,7 @@ impl Problem<'_> {
             .find(|&rows| rows * g.wo <= most && g.ho.is_multiple_of(rows))
             .filter(|&rows| rows * g.wo * 3 > most);
         let rows = rows.unwrap_or((most / g.wo).clamp(1, g.ho));
-        // Rows of x with their padding, twice.
+        // Rows of x including their padding, twice.
         let x_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1;
         let pitch = (g.w + 2 * g.padding[1] + (g.kernel[1] - 1) * g.dilation[1] + g.stride[1]) * g.c + 32;
         if 2 * x_rows * pitch * elem > 200_000 || (backward && rows * g.wo > 2 * most) {
@@ -159,7 +158,7 @@ impl Problem<'_> {
         };
         let blocks = g.groups * classes * rows.div_ceil(tile[0]) * cols.div_ceil(tile[1]);
         let steps = sum.div_ceil(16);
-        // Every warp has three kilobytes under way a step.
+        // Every warp has three kilobytes of copies in flight in each step.
         if !(2..=60).contains(&steps) || blocks > 2 * self.multiprocessors {
             return None;
         }

@@ -1,12 +1,12 @@
-//! The fields of the network's inputs: what the elements are, how many tokens there are, and the shape of a sample.
+//! The fields of the network's inputs: the kind of elements, the number of tokens, and the shape of a sample.
 
 use crate::model::{Content, InputSpec, NamedInput};
 use crate::studio::document::fields::value::{FieldValue, List, Owner};
 
-/// A vocabulary to begin with.
+/// The initial size of a vocabulary.
 const VOCAB: usize = 256;
 
-/// The names of an input's fields, in their order: those of an input without a name are whole paths.
+/// The names of an input's fields, in order; for an unnamed input they are whole paths.
 struct Names {
     content: &'static str,
     vocab: &'static str,
@@ -26,17 +26,17 @@ pub(super) fn put_inputs(l: &mut List, spec: &InputSpec) {
         let label = if spec.is_unnamed() { "sample shape" } else { "shape" };
         own.put(names.shape, label, FieldValue::Shape(input.shape.0.clone()), shape);
         let index = usize::from(input.content.is_tokens());
-        let help = "Numbers, or tokens: whole numbers that stand for characters or words, which an embedding takes.";
+        let help = "Numbers, or tokens: whole numbers that represent characters or words, which an embedding reads.";
         own.choose(names.content, "type", Content::NAMES.into(), index, help);
         if let Some(vocab) = input.content.vocab() {
-            let help = "How many different tokens there are; each is below it.";
+            let help = "The number of different tokens; every token is a number below it.";
             own.put(names.vocab, "vocab", FieldValue::Count(vocab), help);
         }
         l.fields.extend(own.fields);
     }
 }
 
-/// Sets a field of the input without a name; false where there is none of that name or the value is of another type.
+/// Sets a field of the unnamed input; returns false if there is none with this name or the value is of another type.
 pub(super) fn set_unnamed(spec: &mut InputSpec, field: &str, value: &FieldValue) -> bool {
     if !spec.is_unnamed() {
         return false;
@@ -44,7 +44,7 @@ pub(super) fn set_unnamed(spec: &mut InputSpec, field: &str, value: &FieldValue)
     spec.inputs.first_mut().is_some_and(|input| set(input, field, value))
 }
 
-/// As `set_unnamed`, of the input with this name.
+/// Like `set_unnamed`, for the input with this name.
 pub fn set_input_field(spec: &mut InputSpec, name: &str, field: &str, value: &FieldValue) -> bool {
     spec.inputs.iter_mut().find(|input| input.name == name).is_some_and(|input| set(input, field, value))
 }

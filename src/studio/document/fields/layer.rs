@@ -1,4 +1,4 @@
-//! The fields of each layer, read and set: those of its table in the model.
+//! The fields of each layer, from the model's table.
 
 use crate::model::schema::FieldView;
 use crate::model::{FieldValue, LayerPath, LayerSpec, ListPath};
@@ -10,14 +10,14 @@ pub fn layer_fields(path: &LayerPath, layer: &LayerSpec) -> Vec<Field> {
     layer.fields().into_iter().map(|view| Field::of(&Owner::Layer(path.clone()), view)).collect()
 }
 
-/// The fields beside the layers of one of a block's lists.
+/// The other fields of one of a block's lists of layers.
 #[must_use]
 pub fn list_fields(list: &ListPath, block: &LayerSpec) -> Vec<Field> {
     let owner = Owner::List(list.clone());
     block.entry_fields(list.list).into_iter().map(|view| Field::of(&owner, view)).collect()
 }
 
-/// Sets a field of a layer; false where it has no such field or the value is of another type.
+/// Sets a field of a layer; returns false if it has no such field or the value is of another type.
 pub fn set_layer_field(layer: &mut LayerSpec, name: &str, value: &FieldValue) -> bool {
     layer.set(name, value)
 }

@@ -1,7 +1,7 @@
 //! The fields of a preset as data: what the user edits, one by one.
 //!
-//! Every field has a typed value that prints as text and reads back from it, so that one editor serves them all, and
-//! a wrong text never reaches the document.
+//! Every field has a typed value that can be printed as text and parsed again, so that one editor serves all of them,
+//! and an invalid text never reaches the document.
 
 pub mod inputs;
 pub mod layer;
@@ -20,7 +20,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]
-    fn every_field_of_every_layer_reads_back_what_it_prints() {
+    fn every_field_of_every_layer_parses_what_it_prints() {
         for kind in LayerKind::ALL {
             let mut layer = kind.example();
             for field in layer_fields(&LayerPath::from([0]), &layer.clone()) {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_say_what_is_allowed() {
+    fn errors_of_invalid_texts_say_what_is_allowed() {
         assert_eq!(FieldValue::Count(1).parse("ten"), Err("expected a whole number, at least 1"));
         assert_eq!(FieldValue::Pair([1, 1]).parse("3x5"), Ok(FieldValue::Pair([3, 5])));
         assert!(FieldValue::Padding(Padding::Same).parse("most").is_err());

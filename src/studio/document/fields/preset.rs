@@ -1,10 +1,10 @@
-//! The fields outside the layers: input, loss, optimizer, data and run.
+//! The fields that do not belong to layers: input, loss, optimizer, data and run.
 
 use crate::model::{DataSource, DataSpec, InputSpec, LastBatch, LossSpec, OptimizerSpec, Precision, Preset, SplitKind};
 use crate::studio::document::fields::inputs::{put_inputs, set_unnamed};
 use crate::studio::document::fields::value::{Field, FieldValue, List, Owner};
 
-/// What is offered in place of a source.
+/// The name that is offered for no data source.
 const NO_DATA: &str = "none";
 
 /// The names that are offered: no data, then every source.
@@ -12,7 +12,7 @@ pub(super) fn source_names() -> Vec<&'static str> {
     std::iter::once(NO_DATA).chain(DataSource::NAMES).collect()
 }
 
-/// The fields outside the layers, by section.
+/// The fields that do not belong to layers, by section.
 #[must_use]
 pub fn preset_fields(preset: &Preset) -> Vec<(&'static str, Vec<Field>)> {
     vec![
@@ -46,7 +46,7 @@ fn input_fields(preset: &Preset) -> Vec<Field> {
 fn loss_fields(loss: LossSpec) -> Vec<Field> {
     let mut l = list();
     let index = LossSpec::NAMES.iter().position(|name| *name == loss.name()).unwrap_or(0);
-    let help = "What training makes small; the mean over the batch.";
+    let help = "What training minimises; the mean over the batch.";
     l.choose("loss.type", "loss", LossSpec::NAMES.into(), index, help);
     l.fields.extend(loss.fields().into_iter().map(|view| Field::of(&Owner::Preset, view)));
     l.fields
@@ -55,7 +55,7 @@ fn loss_fields(loss: LossSpec) -> Vec<Field> {
 fn optimizer_fields(preset: &Preset) -> Vec<Field> {
     let (mut l, optimizer) = (list(), &preset.optimizer);
     let index = OptimizerSpec::NAMES.iter().position(|o| *o == optimizer.name()).unwrap_or(0);
-    l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients move the parameters.");
+    l.choose("optimizer.type", "optimizer", OptimizerSpec::NAMES.into(), index, "How gradients change the parameters.");
     let fields = optimizer.fields().into_iter().chain(preset.update.fields());
     l.fields.extend(fields.map(|view| Field::of(&Owner::Preset, view)));
     l.fields
@@ -85,7 +85,7 @@ fn data_fields(preset: &Preset) -> Vec<Field> {
     l.fields
 }
 
-/// Whether a source may give the network texts of different lengths.
+/// Whether a source may provide texts of different lengths.
 fn has_lengths(preset: &Preset, source: &DataSource) -> bool {
     let gives_texts = matches!(source, DataSource::Text { .. } | DataSource::SourceCode | DataSource::Csv { .. });
     gives_texts && preset.input.inputs.iter().any(|input| input.content.is_tokens())
@@ -98,7 +98,7 @@ fn put_kind(l: &mut List, source: Option<&DataSource>, help: &'static str) {
     l.choose("data.type", "data", names, index, help);
 }
 
-/// The fields of a source, and of the source of each input where several are joined.
+/// The fields of a source, and of the source of each input if several are joined.
 fn put_source(l: &mut List, source: &DataSource) {
     let owner = l.owner.clone();
     l.fields.extend(source.fields().into_iter().map(|view| Field::of(&owner, view)));
@@ -116,14 +116,15 @@ fn run_fields(preset: &Preset) -> Vec<Field> {
     let train = preset.train.unwrap_or_default();
     l.put("train.steps", "steps", FieldValue::Count(train.steps), "Length of the run.");
     l.put("train.seed", "seed", FieldValue::Seed(train.seed), "Initial weights, shuffles and dropout follow from it.");
-    let help = "Batches whose mean gradient makes one step; 1 makes a step of each.";
+    let help = "The number of batches whose mean gradient makes one step; with 1, every batch is a step.";
     l.put("train.accumulate", "accumulate", FieldValue::Count(train.accumulate), help);
     l.put("name", "name", FieldValue::Text(preset.name.clone()), "The preset's name.");
-    l.put("about", "about", FieldValue::Text(preset.about.clone()), "What a newcomer reads before pressing Train.");
+    l.put("about", "about", FieldValue::Text(preset.about.clone()), "A description that is shown before training.");
     l.fields
 }
 
-/// Sets a field outside the layers; false where there is none of that name or the value is of another type.
+/// Sets a field that does not belong to a layer; returns false if there is none with this name or the value is of
+/// another type.
 pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> bool {
     use FieldValue::{Choice, Count, Seed, Text};
     match (name, value) {
@@ -161,7 +162,7 @@ pub fn set_preset_field(preset: &mut Preset, name: &str, value: &FieldValue) -> 
     true
 }
 
-/// Another optimizer keeps the rates.
+/// A new optimizer keeps the learning rate and weight decay.
 fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldValue) -> bool {
     let ("optimizer.type", FieldValue::Choice(index)) = (name, value) else { return optimizer.set(name, value) };
     let chosen = OptimizerSpec::NAMES.get(*index).and_then(|name| OptimizerSpec::example(name));
@@ -170,7 +171,7 @@ fn set_optimizer_field(optimizer: &mut OptimizerSpec, name: &str, value: &FieldV
     true
 }
 
-/// A source for each input: the one that there was for the first, and examples for the others.
+/// A source for each input: the previous one for the first, and examples for the others.
 fn join(old: Option<DataSpec>, inputs: &InputSpec) -> DataSpec {
     let mut spec = old.unwrap_or_else(|| DataSpec::of(DataSource::Digits));
     if matches!(spec.source, DataSource::Joined { .. }) {
@@ -185,8 +186,8 @@ fn join(old: Option<DataSpec>, inputs: &InputSpec) -> DataSpec {
     spec
 }
 
-/// Sets a field of the source of one of several inputs; false where there is none of that name, or the source cannot
-/// be joined.
+/// Sets a field of the source of one of several inputs; returns false if there is none with this name, or the source
+/// cannot be joined.
 pub fn set_source_field(preset: &mut Preset, input: &str, name: &str, value: &FieldValue) -> bool {
     let Some(DataSpec { source: DataSource::Joined { inputs, .. }, .. }) = &mut preset.data else { return false };
     let own = inputs.iter_mut().find(|(own, _)| own == input);
@@ -200,7 +201,7 @@ pub fn set_source_field(preset: &mut Preset, input: &str, name: &str, value: &Fi
     true
 }
 
-/// Sets a field of the data by its whole path; false where there is none of that name, or no data.
+/// Sets a field of the data, given by its whole path; returns false if there is none with this name, or no data.
 fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -> bool {
     use FieldValue::{Choice, Lengths, Number};
     if let ("data.type", Choice(index)) = (name, value) {
@@ -222,7 +223,7 @@ fn set_data_field(data: &mut Option<DataSpec>, name: &str, value: &FieldValue) -
     true
 }
 
-/// The source that is offered at this place, with sensible fields; `None` for no data.
+/// The source that is offered at this index, with sensible fields; `None` for no data.
 fn example_source(index: usize) -> Option<DataSource> {
     source_names().get(index).and_then(|name| DataSource::example(name))
 }

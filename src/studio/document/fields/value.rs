@@ -1,25 +1,25 @@
-//! A field with its typed value, which prints as text and reads back from it.
+//! A field with its typed value, which can be printed as text and parsed again.
 
 pub use crate::model::FieldValue;
 use crate::model::{LayerPath, ListPath};
 use std::borrow::Cow;
 
-/// Whose field it is.
+/// The owner of a field.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// The document itself; names are whole paths such as `optimizer.lr`.
     Preset,
     Layer(LayerPath),
-    /// An input that has a name; names of fields are such as `shape`.
+    /// A named input; names of fields are like `shape`.
     Input(String),
-    /// The source of an input where several are joined; names of fields are as of the only source, such as `data.type`.
+    /// The source of an input if several are joined; names of fields are as for a single source, such as `data.type`.
     Source(String),
-    /// One of several lists of layers of a block, for what is beside its layers.
+    /// One of several lists of layers of a block, for its other fields.
     List(ListPath),
 }
 
 impl Owner {
-    /// The field's place as diagnostics name it: `layers[1].rate`.
+    /// The field's path, as in diagnostics: `layers[1].rate`.
     #[must_use]
     pub fn path_of(&self, name: &str) -> String {
         match self {
@@ -39,7 +39,7 @@ impl Owner {
 pub struct Field {
     pub owner: Owner,
     pub name: &'static str,
-    /// The name on screen.
+    /// The name in the window.
     pub label: &'static str,
     pub value: FieldValue,
     pub options: Vec<&'static str>,
@@ -47,7 +47,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// The name on screen, behind that of the input that it belongs to.
+    /// The name in the window, after that of the input that it belongs to.
     #[must_use]
     pub fn title(&self) -> Cow<'static, str> {
         match &self.owner {

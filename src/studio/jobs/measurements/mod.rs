@@ -1,7 +1,7 @@
-//! What is measured on request, each on a thread of its own: measured times, planners and precisions side by side,
-//! and the values in a buffer.
+//! Measurements on request, each on a separate thread: measured times, comparisons of planners and precisions, and the
+//! values in a buffer.
 //!
-//! Answers belong to a revision of the plan; those of another one are not shown.
+//! Answers belong to a revision of the plan; answers for another revision are not shown.
 
 mod private_copy;
 mod request;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// A plan's revision, and its times or why there are none.
 type TimesAnswer = (u64, Result<OpTimes, String>);
 
-/// What of a buffer is looked at.
+/// Which values of a buffer are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub slice: usize,
@@ -29,15 +29,15 @@ pub struct Cut {
     pub part: usize,
 }
 
-/// Looking at values.
+/// The state of showing values.
 #[derive(Default)]
 pub struct Values {
-    /// True where the user wants to see them.
+    /// True if the user wants to see them.
     pub on: bool,
     pub cut: Cut,
-    /// What the user chose; where nothing, the run's weights are looked at once there are any.
+    /// The user's choice; without one, the run's weights are shown once they exist.
     pub weights: Option<Weights>,
-    /// True where the run trains the network on screen and has made steps.
+    /// True if the run trains the network on screen and has made steps.
     pub has_run: bool,
     pub shown: Option<Box<ShownValues>>,
     pub problem: Option<String>,
@@ -48,42 +48,42 @@ pub struct Values {
 }
 
 impl Values {
-    /// The weights to look at, where they are to be had.
+    /// The weights to show, if they are available.
     #[must_use]
     pub fn wanted(&self) -> Weights {
         self.weights.unwrap_or(if self.has_run { Weights::Run } else { Weights::Initial })
     }
 }
 
-/// What was found.
+/// A result to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finding {
     Times,
     Comparison,
 }
 
-/// What is measured, compared and looked into on request.
+/// Measurements and comparisons on request.
 pub struct Measurements {
     wake: Arc<dyn Fn() + Send + Sync>,
     measurer: Option<Background<(PlannedNetwork, Option<Ceilings>), TimesAnswer>>,
     comparer: Option<Background<PlannedNetwork, (u64, Comparison)>>,
     prober: Option<Background<ValuesRequest, ValuesAnswer>>,
     measured: Option<Measured>,
-    /// Measured once, they hold for every plan on this machine.
+    /// Measured once, because they are valid for every plan on this machine.
     pub ceilings: Option<Ceilings>,
     comparison: Option<(u64, Comparison)>,
-    /// What was found last, until it is reported.
+    /// The last result, until it is reported.
     pub found: Option<Finding>,
     pub values: Values,
-    /// The run, and its steps when its weights were last asked for.
+    /// The run, and its steps when its weights were last requested.
     pub snapshot_of: Option<(u64, u64)>,
-    /// The operation that the scrubber is on.
+    /// The operation at the scrubber.
     pub scrub: Option<usize>,
     number: u64,
 }
 
 impl Measurements {
-    /// Nothing is known, and no thread runs; `wake` asks for a frame.
+    /// No results, and no running thread; `wake` requests a frame.
     #[must_use]
     pub fn new(wake: Arc<dyn Fn() + Send + Sync>) -> Self {
         Self {
@@ -102,13 +102,13 @@ impl Measurements {
         }
     }
 
-    /// The measured times of the plan of this revision.
+    /// The measured times of the plan with this revision.
     #[must_use]
     pub fn measured(&self, revision: u64) -> Option<&Measured> {
         self.measured.as_ref().filter(|m| m.revision == revision)
     }
 
-    /// Planners and precisions for the plan of this revision.
+    /// Planners and precisions for the plan with this revision.
     #[must_use]
     pub fn comparison(&self, revision: u64) -> Option<&Comparison> {
         self.comparison.as_ref().filter(|(r, _)| *r == revision).map(|(_, c)| c)
@@ -135,13 +135,13 @@ impl Measurements {
         self.values.searching
     }
 
-    /// How much of the comparison under way is done, from 0 to 1.
+    /// The share of the running comparison that is done, from 0 to 1.
     #[must_use]
     pub fn compared(&self) -> Option<f32> {
         self.comparer.as_ref().and_then(Background::progress)
     }
 
-    /// Waits for no answer of this kind any more.
+    /// Cancels the job of this kind.
     pub fn cancel(&mut self, kind: JobKind) {
         match kind {
             JobKind::Measure => self.measurer.iter_mut().for_each(Background::cancel),
@@ -154,7 +154,7 @@ impl Measurements {
         }
     }
 
-    /// Forgets what belongs to a document that is closed.
+    /// Drops everything that belongs to the closed document.
     pub fn clear(&mut self) {
         let on = self.values.on;
         (self.measured, self.comparison, self.scrub) = (None, None, None);
@@ -168,7 +168,7 @@ impl Measurements {
     /// Times every operation of the plan.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn measure(&mut self, network: PlannedNetwork) -> std::io::Result<()> {
         if self.measurer.is_none() {
             let work = |(network, ceilings): (PlannedNetwork, Option<Ceilings>)| {
@@ -183,10 +183,10 @@ impl Measurements {
         Ok(())
     }
 
-    /// Runs every planner, and plans every precision.
+    /// Compares every planner and every precision.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn compare(&mut self, network: PlannedNetwork) -> std::io::Result<()> {
         if self.comparer.is_none() {
             let work = |network: PlannedNetwork, watch: &Watch| {
@@ -213,7 +213,7 @@ impl Measurements {
         Ok(())
     }
 
-    /// The weights that are looked at: those of the run only where there are any.
+    /// The weights whose values are shown: those of the run only if there are any.
     #[must_use]
     pub fn weights(&self, has_snapshot: bool) -> Weights {
         if has_snapshot { self.values.wanted() } else { Weights::Initial }
@@ -226,7 +226,7 @@ impl Measurements {
     /// Searches the step for its first value that is not finite.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn find_first_bad(&mut self, network: PlannedNetwork, snapshot: Option<&Arc<Moment>>) -> std::io::Result<()> {
         self.values.searching = true;
         self.values.first_bad = None;
@@ -234,10 +234,10 @@ impl Measurements {
         self.probe(ValuesRequest { network, snapshot, task: Task::FirstBad })
     }
 
-    /// Asks for the values at `place` where they are wanted and what is shown is something else.
+    /// Requests the values at `place` if they are wanted and others are shown.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn follow(
         &mut self,
         network: impl FnOnce() -> PlannedNetwork,
@@ -245,7 +245,7 @@ impl Measurements {
         place: Option<Place>,
         snapshot: Option<&Arc<Moment>>,
     ) -> std::io::Result<()> {
-        // A search is not pushed aside by a look.
+        // A search is not cancelled by a request for values.
         let (true, false, Some(place)) = (self.values.on, self.values.searching, place) else { return Ok(()) };
         let weights = self.weights(snapshot.is_some());
         let snapshot = self.wanted(snapshot);
@@ -266,14 +266,15 @@ impl Measurements {
         self.probe(ValuesRequest { network: network(), snapshot, task: Task::Query(point) })
     }
 
-    /// Forgets what belongs to the plan for another device, with the threads that may still be finding out about it.
+    /// Drops everything that belongs to the plan for another device, including the threads that may still be working on
+    /// it.
     pub fn change_device(&mut self) {
         (self.measurer, self.comparer, self.prober, self.measured) = (None, None, None, None);
         let Values { on, weights, .. } = self.values;
         self.values = Values { on, weights, ..Values::default() };
     }
 
-    /// Receives answers; what went wrong, for the user.
+    /// Receives answers; returns an error message for the user, if there is one.
     pub fn poll(&mut self) -> Option<String> {
         let mut problem = None;
         if let Some((revision, result)) = self.measurer.as_mut().and_then(Background::poll) {

@@ -1,4 +1,4 @@
-//! A private copy of the step, which is run as far as the user looks.
+//! A private copy of the step, which runs up to the point that the user views.
 
 use crate::ops::Dir;
 use crate::studio::commands::choices::DeviceChoice;
@@ -7,17 +7,17 @@ use crate::studio::view_models::values::{Place, ShownValues};
 use crate::train::{Held, Probe, TrainError, held_part};
 use std::sync::Arc;
 
-/// The private copy, kept as long as the same network is looked at.
+/// The private copy, kept as long as the same network is viewed.
 #[derive(Default)]
 pub(super) struct PrivateCopy {
     /// The plan's revision and the device that it is for.
     probe: Option<(u64, DeviceChoice, Probe)>,
-    /// The step of the snapshot that it starts from; `None` for the initial weights.
+    /// The number of the snapshot that it starts from; `None` for the initial weights.
     from: Option<u64>,
 }
 
 impl PrivateCopy {
-    /// What is at a point of the step, or the first value that is not finite.
+    /// The values at a point of the step, or the first value that is not finite.
     pub(super) fn answer(&mut self, request: &ValuesRequest) -> ValuesAnswer {
         match self.try_answer(request) {
             Ok(answer) => answer,
@@ -32,19 +32,19 @@ impl PrivateCopy {
         let network = &request.network;
         let device = network.machine.choice;
         if self.probe.as_ref().is_none_or(|(r, d, _)| (*r, *d) != (network.revision, device)) {
-            // The memory of the old copy is given back before the new one takes its own.
+            // The memory of the old copy is freed before the new one is allocated.
             self.probe = None;
             self.probe = Some((network.revision, device, Probe::new(&network.spec())?));
             self.from = None;
         }
         let Some((_, _, probe)) = &mut self.probe else {
-            return Ok(ValuesAnswer::Failed("There is no copy of the step to look at.".into()));
+            return Ok(ValuesAnswer::Failed("The copy of the step whose values are shown does not exist.".into()));
         };
         let from = request.snapshot.as_ref().map(|m| m.step);
         if from != self.from {
             if !probe.start_from(request.snapshot.as_deref())? {
-                let why = "The run trains another network than the one on screen. Look at the initial weights, or \
-                           train anew.";
+                let why = "The run trains another network than the one on screen. Show the initial weights, or \
+                           train again.";
                 return Ok(ValuesAnswer::Failed(why.into()));
             }
             self.from = from;
@@ -60,7 +60,7 @@ impl PrivateCopy {
     }
 }
 
-/// Looks at a point of the step, which is made up to there.
+/// Runs the step up to a point, and reads the values there.
 fn look_at(probe: &mut Probe, point: &Point) -> Result<ShownValues, TrainError> {
     let compiled = Arc::clone(probe.compiled());
     let plan = &compiled.plan;
@@ -90,7 +90,7 @@ fn look_at(probe: &mut Probe, point: &Point) -> Result<ShownValues, TrainError> 
             shown.holds = format!("Not written yet{when}.");
         }
         Held::Freed { last } => {
-            shown.holds = format!("Nothing of its own any more: op {last} was the last to use it.");
+            shown.holds = format!("The buffer holds no value any more: op {last} was the last to use it.");
         }
         Held::Scratch => shown.holds = "Scratch memory of one operation; it holds no value of the network.".into(),
     }

@@ -1,4 +1,4 @@
-//! Questions to the private copy of a step, and its answers.
+//! Queries to the private copy of a step, and its answers.
 
 use crate::studio::commands::choices::Weights;
 use crate::studio::jobs::planned_network::PlannedNetwork;
@@ -6,33 +6,33 @@ use crate::studio::view_models::values::{Place, ShownValues};
 use crate::train::{FirstBad, Moment};
 use std::sync::Arc;
 
-/// What is looked at.
+/// Which values are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Point {
     pub revision: u64,
-    /// Where the user looks, and which part of a flat vector they chose instead.
+    /// The buffer and the point of the step, and the part of a flat vector if the user chose one.
     pub place: Place,
     pub part: usize,
     pub slice: usize,
     pub weights: Weights,
-    /// The snapshot's step, so that a newer one is looked at anew.
+    /// The snapshot's step, so that a newer one is requested again.
     pub step: u64,
 }
 
-/// What is to be done with the private copy.
+/// What to do with the private copy.
 pub(super) enum Task {
     Query(Point),
     FirstBad,
 }
 
-/// A question to the private copy.
+/// A query to the private copy.
 pub(super) struct ValuesRequest {
     pub network: PlannedNetwork,
     pub snapshot: Option<Arc<Moment>>,
     pub task: Task,
 }
 
-/// What the private copy reported.
+/// The answer of the private copy.
 #[derive(Debug)]
 pub(super) enum ValuesAnswer {
     Query(Point, Box<ShownValues>),

@@ -1,11 +1,11 @@
-//! Where a kept run continues, and what is known of it until there.
+//! The point from which a kept run continues, and its history up to there.
 
 use crate::studio::view_models::curves::History;
 use crate::train::runs::{ResumePoint, RunStore};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Where a kept run continues, and what is known of it until there.
+/// The point from which a kept run continues, and its history up to there.
 #[derive(Debug)]
 pub struct Continuation {
     pub point: ResumePoint,
@@ -17,7 +17,7 @@ impl Continuation {
     /// Reads a run up to its checkpoint.
     ///
     /// # Errors
-    /// Where it has none, or its files cannot be read, in words.
+    /// If it has none, or its files cannot be read; the error is text.
     pub fn read(store: &RunStore, id: &str) -> Result<Self, String> {
         if !is_released(store, id) {
             return Err("it is being written by another program; stop it there, then continue it here".to_owned());
@@ -27,8 +27,8 @@ impl Continuation {
     }
 }
 
-/// Waits for a run that this window dropped just now, as long as its last checkpoint may take; false where it is still
-/// being written.
+/// Waits for a run that this window has just dropped, for as long as writing its last checkpoint may take; returns
+/// false if it is still being written.
 pub(super) fn is_released(store: &RunStore, id: &str) -> bool {
     const PATIENCE: Duration = Duration::from_secs(10);
     let asked = Instant::now();

@@ -1,5 +1,4 @@
-//! Kept runs as the window sees them: the list, what is selected, the curves that were read, and the run that is
-//! being kept.
+//! The window's state of kept runs: the list, the selection, the curves that were read, and the run that is being kept.
 
 pub mod continuation;
 pub mod service;
@@ -16,24 +15,24 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Runs whose curves are laid over each other at most; each has a letter and a colour.
+/// The largest number of runs whose curves are compared; each has a letter and a colour.
 pub const MOST_COMPARED: usize = 8;
 
-/// Time between lists while something is being written.
+/// Time between two lists while a run is being written.
 const LIST_EVERY: Duration = Duration::from_secs(2);
 
-/// The run whose curves are behind the current one's.
+/// The run whose curves are drawn behind those of the current one.
 #[derive(Default)]
 pub struct Baseline {
     /// `None` until its curves were read.
     pub run: Option<Arc<LoadedRun>>,
     pub id: Option<String>,
-    /// The baseline that was deleted: it becomes the baseline again where it is restored before another is pinned.
+    /// The deleted baseline: it becomes the baseline again if it is restored before another one is pinned.
     pub lost: Option<String>,
 }
 
 impl Baseline {
-    /// The run that the next start of the window pins again.
+    /// The run that is pinned again at the next start of the window.
     #[must_use]
     pub fn remembered(&self) -> Option<String> {
         self.id.clone().or_else(|| self.lost.clone())
@@ -43,38 +42,38 @@ impl Baseline {
 /// The runs that were deleted.
 #[derive(Default)]
 pub struct Trash {
-    /// Those that were deleted last, and can be brought back.
+    /// The runs that were deleted last, which can be restored.
     pub last: Vec<String>,
-    /// True where the tab lists what was deleted.
+    /// True if the tab lists deleted runs.
     pub is_shown: bool,
     /// All of them, the newest first; `None` until they were read.
     pub runs: Option<RunsView>,
 }
 
 impl Trash {
-    /// How they are listed.
+    /// The order of the list.
     const ORDER: RunsOrder = RunsOrder { column: Column::Started, is_reversed: false, shows_hidden: true };
 }
 
-/// What the window knows of kept runs.
+/// The window's state of kept runs.
 pub struct KeptRuns {
-    /// `None` where the system has no place for runs, or keeps none.
+    /// `None` if the system has no folder for runs, or runs are not kept.
     pub service: Option<RunService>,
     pub store: Option<RunStore>,
     pub entries: Vec<RunEntry>,
     pub view: RunsView,
     /// Why there is no list.
     pub problem: Option<String>,
-    /// Ids of the runs that are compared, in the order in which they were chosen.
+    /// Ids of the runs that are compared, in the order in which they were selected.
     pub selected: Vec<String>,
     pub order: RunsOrder,
-    /// Whether curves are compared by time, and not by step.
+    /// Whether curves are compared by time instead of by step.
     pub by_time: bool,
     pub loaded: HashMap<String, Arc<LoadedRun>>,
     pub baseline: Baseline,
     /// The differences between the presets of the selected runs.
     pub differences: Vec<FieldDifference>,
-    /// What the last replay of a capsule found.
+    /// The result of the last replay of a capsule.
     pub replayed: Option<(PathBuf, Box<CapsuleReport>)>,
     pub trash: Trash,
     /// True once there was a list.
@@ -88,7 +87,7 @@ pub struct KeptRuns {
 }
 
 impl KeptRuns {
-    /// The runs of a store; without one there are none.
+    /// The runs of a store; empty without a store.
     #[must_use]
     pub fn new(store: Option<RunStore>, wake: &Arc<dyn Fn() + Send + Sync>) -> Self {
         let service = store.clone().map(|s| RunService::spawn(s, Arc::clone(wake)));
@@ -139,7 +138,7 @@ impl KeptRuns {
         row.map_or("1 run", |r| r.name.as_str())
     }
 
-    /// Draws the curves of this run behind those of the Train tab, or of none.
+    /// Draws the curves of this run behind those of the Train tab; `None` draws no other curves.
     pub fn set_baseline(&mut self, id: Option<String>) {
         self.baseline.run = id.as_ref().and_then(|id| self.loaded.get(id)).map(Arc::clone);
         (self.baseline.id, self.baseline.lost) = (id, None);
@@ -151,21 +150,21 @@ impl KeptRuns {
         self.selected.first().and_then(|id| self.entry(id))
     }
 
-    /// The letter of a selected run, by which the table and the plots name it.
+    /// The letter of a selected run in the table and the plots.
     #[must_use]
     pub fn letter(&self, id: &str) -> Option<char> {
         let index = self.selected.iter().position(|s| s == id)?;
         char::from_u32('A' as u32 + index as u32)
     }
 
-    /// Selects a run alone, and has its curves read anew.
+    /// Selects only one run, and reads its curves again.
     pub fn select(&mut self, id: String) {
         self.forget(&id);
         self.selected = vec![id];
         self.selection_changed();
     }
 
-    /// Takes a run into the comparison, or out of it; false where there is no room for another one.
+    /// Adds a run to the comparison, or removes it; returns false if there are too many.
     #[must_use]
     pub fn toggle(&mut self, id: String) -> bool {
         if let Some(at) = self.selected.iter().position(|s| *s == id) {
@@ -180,20 +179,20 @@ impl KeptRuns {
         true
     }
 
-    /// Takes every run out of the comparison.
+    /// Removes every run from the comparison.
     pub fn clear_selection(&mut self) {
         self.selected.clear();
         self.selection_changed();
     }
 
-    /// Sorts by a column; by the same one again in the other order.
+    /// Sorts by a column; by the same column again in the opposite order.
     pub fn sort_by(&mut self, column: Column) {
         self.order.is_reversed = self.order.column == column && !self.order.is_reversed;
         self.order.column = column;
         self.make_view();
     }
 
-    /// Gives the thread a job; false where there is none or too much is waiting.
+    /// Passes a job to the thread; returns false if there is none or too many jobs are waiting.
     pub fn give(&self, job: RunJob) -> bool {
         self.service.as_ref().is_some_and(|d| d.give(job))
     }
@@ -204,9 +203,8 @@ impl KeptRuns {
         self.entries.iter().any(|e| e.record.state == RunEnd::Running)
     }
 
-    /// Asks for a list where the last one is stale, and for curves that are wanted; `changes` is
-    /// `RunWriter::changes`. While the table is `shown`, and when it comes to be, runs that others have made are
-    /// looked for.
+    /// Requests a list if the last one is outdated, and curves that are needed; `changes` is `RunWriter::changes`.
+    /// While the table is `shown`, and when it becomes visible, runs by other programs are looked for.
     pub fn tend(&mut self, changes: u64, shown: bool) {
         let opened = shown && !std::mem::replace(&mut self.was_shown, shown);
         self.was_shown = shown;
@@ -221,7 +219,7 @@ impl KeptRuns {
         }
         let wanted = self.selected.iter().chain(&self.baseline.id);
         for id in wanted {
-            // A baseline that is remembered may be gone; the list shows it.
+            // The remembered baseline may not exist any more; the list shows that.
             let Some(steps) = self.entries.iter().find(|e| e.id == *id).map(|e| e.record.steps) else { continue };
             let is_fresh = self.loaded.get(id).is_some_and(|l| l.steps == steps);
             if !is_fresh && !self.asked_for.contains(id) && service.give(RunJob::Load(id.clone())) {
@@ -230,12 +228,12 @@ impl KeptRuns {
         }
     }
 
-    /// Makes the rows anew.
+    /// Builds the rows again.
     pub fn make_view(&mut self) {
         self.view = RunsView::new(&self.entries, self.order, now_ms());
     }
 
-    /// Makes the comparison of presets again, and drops curves that are no longer needed.
+    /// Builds the comparison of presets again, and drops curves that are no longer needed.
     fn selection_changed(&mut self) {
         let presets: Vec<&str> =
             self.selected.iter().filter_map(|id| self.entry(id)).map(|e| e.record.preset.as_str()).collect();
@@ -268,13 +266,13 @@ impl KeptRuns {
         self.make_view();
     }
 
-    /// Has the trash read again where it is shown; false where too much is waiting.
+    /// Requests the contents of the trash again if they are shown; returns false if too many jobs are waiting.
     #[must_use]
     pub fn read_trash(&self) -> bool {
         !self.trash.is_shown || self.give(RunJob::ListTrash)
     }
 
-    /// Receives what is in the trash.
+    /// Receives the contents of the trash.
     pub fn take_trash(&mut self, list: Result<Vec<RunEntry>, String>) {
         match list {
             Ok(entries) => self.trash.runs = Some(RunsView::new(&entries, Trash::ORDER, now_ms())),
@@ -291,13 +289,13 @@ impl KeptRuns {
         self.loaded.insert(run.id.clone(), run);
     }
 
-    /// A job failed: what was asked for may be asked for again when the user chooses it again.
+    /// A job failed: it may be requested again when the user repeats the choice.
     pub fn job_failed(&mut self) {
         self.is_listing = false;
     }
 
-    /// Time until the window should be drawn again for the sake of runs, whose table is `shown` or not; `None` where
-    /// nothing moves.
+    /// Time until the window should be drawn again because of runs, whose table is `shown` or not; `None` if nothing
+    /// changes.
     #[must_use]
     pub fn until_next(&self, shown: bool) -> Option<Duration> {
         let moves = self.service.as_ref().is_some_and(|d| shown || d.is_busy()) || self.is_watching();
@@ -306,7 +304,7 @@ impl KeptRuns {
         age.into_iter().chain(moves.then_some(LIST_EVERY)).min()
     }
 
-    /// Forgets that a run's curves were asked for.
+    /// Records that a run's curves are no longer requested.
     pub fn forget(&mut self, id: &str) {
         self.asked_for.retain(|a| a != id);
         self.loaded.remove(id);
@@ -318,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_a_place_for_runs_there_are_none_and_that_is_said() {
+    fn without_a_folder_for_runs_there_are_none_and_this_is_reported() {
         let mut runs = KeptRuns::new(None, &(Arc::new(|| {}) as Arc<dyn Fn() + Send + Sync>));
         runs.tend(0, true);
         assert!(runs.entries.is_empty() && runs.problem.as_ref().is_some_and(|p| p.contains("no data folder")));

@@ -1,4 +1,4 @@
-//! The thread that reads, changes and exports kept runs, away from the one that draws.
+//! The thread that reads, changes and exports kept runs, separate from the one that draws.
 
 use crate::studio::document::job_queue::JobQueue;
 use crate::studio::run::kept::continuation::{Continuation, is_released};
@@ -11,18 +11,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What to export, and where to.
+/// What to export, and to which path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExportOrder {
     pub ids: Vec<String>,
     pub format: Format,
     pub path: PathBuf,
     pub options: PlotOptions,
-    /// The user was asked about what is there.
+    /// The user agreed to replace existing files.
     pub replace: bool,
 }
 
-/// Something to do with kept runs.
+/// A job for kept runs.
 pub enum RunJob {
     List,
     Load(String),
@@ -32,65 +32,65 @@ pub enum RunJob {
     Delete(Vec<String>),
     Restore(Vec<String>),
     ListTrash,
-    /// Removes these from the trash for good.
+    /// Deletes these from the trash permanently.
     Remove(Vec<String>),
     Export(ExportOrder),
 }
 
 impl RunJob {
-    /// True for what may take the user's time.
+    /// True for jobs that may take long.
     const fn is_long(&self) -> bool {
         matches!(self, Self::Export(_) | Self::Continue(_))
     }
 }
 
-/// What came of it.
+/// The result of a job.
 pub enum RunServiceEvent {
     Listed(Result<Vec<RunEntry>, String>),
     Loaded(Arc<LoadedRun>),
     /// A run can be continued.
     Continuable(Box<Continuation>),
-    /// The run to be continued has been deleted.
+    /// The run that should be continued has been deleted.
     Gone,
     Deleted(Vec<String>),
     Restored(Vec<String>),
     TrashListed(Result<Vec<RunEntry>, String>),
     Removed(Vec<String>),
     Exported(Vec<PathBuf>),
-    /// A file is there already; nothing was written.
+    /// The file already exists; nothing was written.
     Exists(ExportOrder),
     Capsule(CapsuleEvent),
     Failed(String),
 }
 
-/// What came of a capsule.
+/// The result for a capsule.
 pub enum CapsuleEvent {
-    /// A capsule is there already; nothing was written.
+    /// The capsule already exists; nothing was written.
     Exists(PathBuf),
     /// The file and its size in bytes.
     Made(PathBuf, u64),
-    /// The making was cancelled; nothing was written to this place.
+    /// Making it was cancelled; nothing was written to this path.
     Cancelled(PathBuf),
     Replayed(PathBuf, Box<CapsuleReport>),
 }
 
-/// Jobs and events that may wait.
+/// The largest number of waiting jobs and of events.
 const BOUND: usize = 64;
 
 /// The thread that works on kept runs.
 pub struct RunService {
     queue: JobQueue<RunJob, RunServiceEvent>,
-    /// Steps of the capsule that is being made or replayed, and whether it should end.
+    /// The number of steps of the capsule that is being made or replayed, and whether it must stop.
     pub progress: Arc<AtomicU64>,
     cancel: Arc<AtomicBool>,
     is_busy: Arc<AtomicBool>,
 }
 
 impl RunService {
-    /// Starts the thread; `wake` is called when there is an event.
+    /// Starts the thread; `wake` is called for each event.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// If the system refuses to start a thread.
     pub fn spawn(store: RunStore, wake: Arc<dyn Fn() + Send + Sync>) -> std::io::Result<Self> {
         let work = move |job| Some(carry_out(&store, job));
         let queue = JobQueue::spawn("stepgraph-runs", BOUND, wake, RunJob::is_long, work)?;
@@ -103,7 +103,7 @@ impl RunService {
         self.queue.poll()
     }
 
-    /// Gives the thread something to do; false where too much is waiting.
+    /// Passes a job to the thread; returns false if too many are waiting.
     #[must_use]
     pub fn give(&self, job: RunJob) -> bool {
         self.queue.give(job)
@@ -121,12 +121,12 @@ impl RunService {
         self.is_busy.load(Ordering::Relaxed)
     }
 
-    /// Ends the making or the replay of a capsule after its present step.
+    /// Stops making or replaying a capsule after its current step.
     pub fn cancel(&self) {
         self.cancel.store(true, Ordering::Relaxed);
     }
 
-    /// Does something long on a thread of its own, unless such a thing is under way; `work` is given what to call
+    /// Performs a long job on a separate thread, unless another one is running; `work` receives a function to call
     /// after every step.
     fn at_length(&self, work: impl FnOnce(&dyn Fn(u64) -> bool) -> RunServiceEvent + Send + 'static) -> bool {
         if self.is_busy.swap(true, Ordering::Relaxed) {
@@ -145,7 +145,7 @@ impl RunService {
                 !cancel.load(Ordering::Relaxed)
             });
             busy.store(false, Ordering::Relaxed);
-            // The window may be gone by now; then nobody asks any more.
+            // The window may be closed by now; then nobody needs the answer.
             out.send(event);
         };
         let started = std::thread::Builder::new().name("stepgraph-capsule".into()).spawn(task).is_ok();
@@ -155,7 +155,7 @@ impl RunService {
         started
     }
 
-    /// Makes a capsule; the answer is an event. False where one is under way.
+    /// Makes a capsule; the answer is an event. Returns false if another one is being made or replayed.
     #[must_use]
     pub fn make_capsule(&self, spec: SessionSpec, steps: u64, path: PathBuf, replace: bool) -> bool {
         self.at_length(move |watch| {
@@ -167,7 +167,7 @@ impl RunService {
                 made = step;
                 watch(step)
             });
-            // The last look at the wish to cancel: a capsule that is no longer needed is not written.
+            // The last check for cancellation: a capsule that is no longer needed is not written.
             let wanted = capsule.and_then(|capsule| if watch(made) { Ok(capsule) } else { Err(TrainError::Cancelled) });
             match wanted.and_then(|capsule| capsule.write(&path)) {
                 Ok(()) => {
@@ -180,7 +180,7 @@ impl RunService {
         })
     }
 
-    /// Replays a capsule; the answer is an event. False where one is under way.
+    /// Replays a capsule; the answer is an event. Returns false if another one is being made or replayed.
     #[must_use]
     pub fn replay_capsule(&self, path: PathBuf, tuning: Option<Arc<crate::select::Tuning>>) -> bool {
         self.at_length(move |watch| {
@@ -213,7 +213,7 @@ fn carry_out(store: &RunStore, job: RunJob) -> RunServiceEvent {
         RunJob::List => list(),
         RunJob::Load(id) => match store.entry(&id).and_then(|entry| Ok((store.curves(&id)?, entry))) {
             Ok((curves, entry)) => RunServiceEvent::Loaded(Arc::new(LoadedRun::new(&entry, curves))),
-            // It has been deleted: the list shows it.
+            // It has been deleted, as the list will show.
             Err(RunsError::Unknown(_)) => list(),
             Err(error) => RunServiceEvent::Failed(error.to_string()),
         },
@@ -227,7 +227,7 @@ fn carry_out(store: &RunStore, job: RunJob) -> RunServiceEvent {
             Err(error) => RunServiceEvent::Failed(error.to_string()),
         },
         RunJob::Delete(ids) => {
-            // The store reports one that is still being written.
+            // The store reports that a run is still being written.
             let delete = |id: &str| {
                 is_released(store, id);
                 store.delete(id)

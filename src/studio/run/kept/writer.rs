@@ -1,4 +1,4 @@
-//! Keeping the run that the window trains: every event goes to a recorder on its way to the curves.
+//! Keeps the run that the window trains: every event is passed to a recorder as well as to the curves.
 
 use crate::compile::Compiled;
 use crate::train::runs::{FIRST_SAVE, Recorder, ResumePoint, RunEnd, RunRecord, RunStore, SAVE_EVERY, SAVE_SHARE};
@@ -7,31 +7,31 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What is kept of the run that is trained now.
+/// The state of keeping the current run.
 #[derive(Default)]
 pub struct RunWriter {
-    /// Where runs are kept; `None` keeps none.
+    /// The store of runs; `None` if runs are not kept.
     pub store: Option<RunStore>,
     record: Option<RunRecord>,
-    /// Where the run that is prepared continues.
+    /// The run that the prepared run continues, and where.
     from: Option<ResumePoint>,
     recorder: Option<Recorder>,
-    /// Steps made when a checkpoint was last asked for, and last kept.
+    /// The number of steps when a checkpoint was last requested, and when one was last written.
     asked_at: Option<u64>,
     kept_at: Option<u64>,
     asked: Option<Instant>,
     /// Time until the next checkpoint.
     pause: Option<Duration>,
-    /// Rises when a run begins, ends, or has another checkpoint: lists are stale then.
+    /// Increases when a run begins, ends, or has a new checkpoint: lists are outdated then.
     pub changes: u64,
     problem: Option<String>,
 }
 
 impl RunWriter {
-    /// A run is prepared; it is kept from its first step on, or continues the run that it is `from`.
+    /// A run is prepared; it is kept from its first step on, or continues the run `from`.
     pub fn prepare(&mut self, spec: &SessionSpec, from: Option<ResumePoint>) {
         self.record = Some(RunRecord::of(spec));
-        // What it continues from is what is kept of it.
+        // The history of the run that it continues.
         self.kept_at = from.as_ref().map(|f| f.step);
         self.asked_at = self.kept_at;
         self.from = from;
@@ -53,7 +53,8 @@ impl RunWriter {
         }
     }
 
-    /// Takes an event of the run. True if it is about the checkpoint that is kept here, which no other code waits for.
+    /// Processes an event of the run. Returns true if it is about a checkpoint for the kept run, which no other code
+    /// waits for.
     pub fn hear(&mut self, event: &Event) -> bool {
         match event {
             Event::Steps(reports) => self.recorder.iter_mut().for_each(|r| r.steps(reports)),
@@ -80,7 +81,7 @@ impl RunWriter {
         self.checkpoint().is_some_and(|own| own == path)
     }
 
-    /// Where the next checkpoint is to be written; `None` until the run has its folder.
+    /// The path of the next checkpoint; `None` until the run has a folder.
     #[must_use]
     pub fn checkpoint(&self) -> Option<PathBuf> {
         self.recorder.as_ref()?.next_checkpoint()
@@ -104,13 +105,13 @@ impl RunWriter {
         self.recorder.iter_mut().for_each(|r| r.set_total(total));
     }
 
-    /// Where a checkpoint should be written now, if one should: at every rest after new steps, and now and then while
-    /// steps are made.
+    /// The path of a checkpoint that should be written now, if any: whenever the run rests after new steps, and from
+    /// time to time while it runs.
     pub fn wants_checkpoint(&mut self, state: Option<&RunState>, done: u64) -> Option<PathBuf> {
         let is_idle = matches!(state, Some(RunState::Paused | RunState::Finished | RunState::Stopped));
         let due = self.asked.is_none_or(|t| t.elapsed() >= self.pause.unwrap_or(FIRST_SAVE));
         if self.asked.is_none() && !is_idle {
-            // The first time begins with the first step.
+            // The first interval begins with the first step.
             self.asked = (done > 0).then(Instant::now);
             return None;
         }
@@ -123,13 +124,13 @@ impl RunWriter {
         Some(path)
     }
 
-    /// True where a checkpoint of the last steps should still be written before the run is dropped.
+    /// True if a checkpoint of the last steps should still be written before the run is dropped.
     #[must_use]
     pub fn lacks_checkpoint(&self, done: u64) -> bool {
         done > 0 && self.asked_at != Some(done)
     }
 
-    /// True where the checkpoint after this step is on disk.
+    /// True if the checkpoint after this step is on disk.
     #[must_use]
     pub fn has_kept(&self, done: u64) -> bool {
         self.kept_at == Some(done)
@@ -147,7 +148,7 @@ impl RunWriter {
         self.recorder.is_some()
     }
 
-    /// Waits until the run has its folder, as long as a slow disk takes: only for the program's end.
+    /// Waits until the run has a folder, for as long as a slow disk may take; used only when the program ends.
     pub fn settle(&self) {
         const PATIENCE: Duration = Duration::from_secs(3);
         let started = Instant::now();
@@ -157,7 +158,7 @@ impl RunWriter {
         }
     }
 
-    /// Hands over what waits; what could not be kept, once.
+    /// Passes on waiting data; returns once what could not be kept.
     pub fn tend(&mut self) -> Option<String> {
         self.recorder.iter_mut().for_each(Recorder::push_out);
         let taken = self.recorder.as_ref().and_then(Recorder::taken);
@@ -174,7 +175,7 @@ impl RunWriter {
         self.problem.take()
     }
 
-    /// Passes the run to the code that ends it; the next one is kept in the same place.
+    /// Passes the run to the code that ends it; the next one is kept in the same store.
     #[must_use]
     pub fn take(&mut self) -> Self {
         let next = Self { store: self.store.clone(), changes: self.changes + 1, ..Self::default() };

@@ -1,4 +1,4 @@
-//! What the worker of a run reported, taken in.
+//! Processes the reports of a run's worker.
 
 use crate::studio::run::training::Training;
 use crate::studio::run::training::shutdown::drop_in_background;
@@ -8,7 +8,7 @@ use crate::train::{Command, Event, RunArtefacts, RunState, StepReport, Worker};
 use std::time::{Duration, Instant};
 
 impl Training {
-    /// Receives what the worker reported, for at most `budget`; true where something is left.
+    /// Processes reports of the worker, for at most `budget`; returns true if some are left.
     pub fn drain(&mut self, budget: Duration) -> bool {
         let started = Instant::now();
         while let Some(event) = self.worker.as_ref().and_then(Worker::try_event) {
@@ -18,7 +18,7 @@ impl Training {
             }
         }
         if let Some(path) = self.writer.wants_checkpoint(self.state.as_ref(), self.done()) {
-            // Where the run cannot take it now, it is asked again after its next steps.
+            // If the run cannot accept it now, it is queried again after its next steps.
             let _ = self.worker.as_ref().is_some_and(|w| w.send(Command::SaveCheckpoint(path)));
         }
         self.rates.measure(self.history.curves.step_us.raw.values());
@@ -73,13 +73,13 @@ impl Training {
             Event::QueryResult(answer) => self.query_answer = Some(answer),
             Event::Writing(event) => self.writing.take(event),
             Event::TimedBothWays(times) => (self.both_ways, self.is_timing) = (Some(TwoWays::of(&times)), false),
-            // The window asks with queries only.
+            // The window only sends queries.
             Event::Predicted { .. } => {}
         }
     }
 
-    /// Receives another state. A run that has failed answers no more commands of use; a finished one may be made
-    /// longer, and one that was stopped may continue.
+    /// Receives another state. A run that has failed ignores all further commands; a finished one may be made longer,
+    /// and one that was stopped may continue.
     fn take_state(&mut self, state: RunState) {
         if let RunState::Failed(why) = &state {
             self.is_timing = false;
@@ -95,7 +95,7 @@ impl Training {
         self.change(state);
     }
 
-    /// Begins or ends the taking of rates with the run.
+    /// Starts or stops computing rates with the run.
     fn change(&mut self, state: RunState) {
         self.rates.change((state == RunState::Running).then(|| self.done()));
         self.state = Some(state);

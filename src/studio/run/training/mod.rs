@@ -1,4 +1,4 @@
-//! A training run as the window sees it: the worker behind bounded channels, and everything it reported, kept whole.
+//! A training run in the window: the worker behind bounded channels, and all of its reports.
 
 mod events;
 mod orders;
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use std::{path::PathBuf, sync::Arc};
 
-/// One run after another.
+/// The current run, and the state that is kept from one run to the next.
 pub struct Training {
     worker: Option<Worker>,
     pub state: Option<RunState>,
@@ -34,40 +34,40 @@ pub struct Training {
     /// How its step was recorded.
     pub recording: Option<Recording>,
     pub recordings: RunRecordings,
-    /// How long it took until its first step could be made.
+    /// The time until its first step could run.
     pub ready_times: Option<ReadyTimes>,
     /// The device that it is trained on.
     pub device: Option<DeviceChoice>,
     pub history: History,
-    /// How fast it is.
+    /// Its speed.
     pub rates: Rates,
     pub notes: Vec<String>,
     /// What differs from the checkpoint that it was resumed from, until it is shown.
     resumed: Vec<String>,
-    /// Whether what is held out may have been trained on before.
+    /// Whether the held-out samples may have been trained on before.
     pub maybe_trained: bool,
     pub problem: Option<String>,
-    /// The run before, until this one is prepared.
+    /// The previous run, until this one is prepared.
     previous: Option<Box<PreviousRun>>,
-    /// True where the curves are those of the run before: this one could not be prepared.
+    /// True if the curves are those of the previous run, because this one could not be prepared.
     pub shows_previous: bool,
-    /// What went wrong and was not reported elsewhere yet.
+    /// An error that was not reported elsewhere yet.
     news: Option<String>,
-    /// The preset of a run that could not be prepared, and what is wrong with it.
+    /// The preset of a run that could not be prepared, and the reason.
     mistakes: Option<(Arc<Preset>, Vec<Diagnostic>)>,
-    /// The preset of a run that could not be prepared, and whether what was wrong is so no more.
+    /// The preset of a run that could not be prepared, and whether the reason no longer applies.
     unprepared: Option<(Arc<Preset>, bool)>,
-    /// All that some step of the run depended on, as last taken.
+    /// The last snapshot of everything that survives a step.
     pub snapshot: Option<Arc<Moment>>,
     pub total: u64,
-    /// Steps between evaluations, once the run has chosen it.
+    /// Steps between evaluations, once the run has chosen the interval.
     pub evaluated_every: Option<u64>,
     pub lr: f32,
     smoothing: f32,
-    /// Rises with every run.
+    /// Increases with every run.
     pub run: u64,
     pub data: Option<(Arc<Dataset>, Arc<Split>)>,
-    /// The newest answer to a question about the network, until it is taken.
+    /// The newest answer to a query about the network, until it is taken.
     pub query_answer: Option<Box<Looked>>,
     /// The text that it writes, or wrote last.
     pub writing: WritingView,
@@ -76,7 +76,7 @@ pub struct Training {
     pub is_timing: bool,
     /// Steps made when the weights were last saved.
     saved_at: Option<u64>,
-    /// What became of weights that were to be saved, oldest first.
+    /// The results of saving weights, oldest first.
     saves: VecDeque<Result<PathBuf, String>>,
     /// Keeps the run on disk.
     pub writer: RunWriter,
@@ -157,11 +157,11 @@ impl Training {
         }
     }
 
-    /// Ends the run, if there is one, and forgets its curves.
+    /// Ends the run, if there is one, and drops its curves.
     pub fn reset(&mut self) {
         self.drain(Duration::from_millis(20));
         let (smoothing, run, end) = (self.smoothing, self.run + 1, self.end());
-        // Where no thread is to be had, the run is dropped here, and what was handed over is kept.
+        // If no thread can be started, the run is dropped here, and its remaining data are kept.
         drop(std::thread::Builder::new().name("stepgraph-end".into()).spawn(move || end.finish()));
         let writer = std::mem::take(&mut self.writer);
         *self = Self::default();
@@ -170,13 +170,13 @@ impl Training {
         self.set_smoothing(smoothing);
     }
 
-    /// Takes the run out of here, to be ended.
+    /// Takes the run, in order to end it.
     fn end(&mut self) -> Shutdown {
         let (is_running, done) = (self.is_running(), self.done());
         Shutdown { worker: self.worker.take(), writer: self.writer.take(), is_running, done }
     }
 
-    /// Takes out what the run has to show; `None` where it made no step.
+    /// Takes the curves and other results of the run; `None` if it made no step.
     fn take_previous(&mut self) -> Option<Box<PreviousRun>> {
         (self.done() > 0).then(|| {
             Box::new(PreviousRun {
@@ -193,7 +193,7 @@ impl Training {
         })
     }
 
-    /// Shows the previous run again, in place of one that could not be prepared.
+    /// Shows the previous run again, instead of one that could not be prepared.
     fn put_back(&mut self, previous: PreviousRun) {
         (self.preset, self.device, self.history) = (previous.preset, previous.device, previous.history);
         (self.rates, self.both_ways) = (previous.rates, previous.both_ways);
@@ -219,62 +219,61 @@ impl Training {
         self.worker.is_some() && self.compiled.is_some()
     }
 
-    /// True where steps were made since the weights were last saved, and their weights are still to be had.
+    /// True if steps were made since the weights were last saved, and the new weights are still available.
     #[must_use]
     pub fn has_unsaved_weights(&self) -> bool {
         let done = self.done();
         self.has_weights() && done > 0 && self.saved_at != Some(done) && !self.writer.is_recording()
     }
 
-    /// Has the run write its weights; [`Self::take_saved`] reports what came of it. False where there is no run to do
-    /// it.
+    /// Makes the run write its weights; [`Self::take_saved`] reports the result. Returns false if there is no run.
     #[must_use]
     pub fn save_weights(&self, path: PathBuf) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::SaveWeights(path)))
     }
 
-    /// Has the run time steps eagerly and replayed; it continues from where it was.
+    /// Makes the run time steps eagerly and replayed; it then continues from its previous state.
     pub fn time_both_ways(&mut self, steps: usize) {
         self.is_timing = self.worker.as_ref().is_some_and(|w| w.send(Command::TimeBothWays(steps)));
     }
 
-    /// Chooses a recording to be compared with another, or no longer.
+    /// Selects a recording for comparison with another one, or deselects it.
     pub fn compare_recording(&mut self, kind: u32) {
         if let Some(kinds) = self.recordings.toggle(kind) {
             self.send(Command::CompareRecordings(kinds));
         }
     }
 
-    /// Asks about the network as it is now; false if there is no worker to answer.
+    /// Queries the current network; returns false if there is no worker to answer.
     #[must_use]
     pub fn query(&self, query: crate::train::Look) -> bool {
         self.worker.as_ref().is_some_and(|w| w.send(Command::Query(query)))
     }
 
-    /// What became of weights that were to be saved, once: their file, or why there is none.
+    /// The result of saving weights; returned once: the file, or an error.
     pub fn take_saved(&mut self) -> Option<Result<PathBuf, String>> {
         self.saves.pop_front()
     }
 
-    /// What differs from the checkpoint that the run was resumed from, once.
+    /// What differs from the checkpoint that the run was resumed from; returned once.
     pub fn take_resumed(&mut self) -> Option<String> {
         let notes = std::mem::take(&mut self.resumed);
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    /// What went wrong, once: the Train tab shows it for longer.
+    /// An error; returned once. The Train tab shows it for longer.
     pub fn take_news(&mut self) -> Option<String> {
         self.news.take()
     }
 
-    /// What is wrong with this preset, where a run of it could not be prepared.
+    /// What is wrong with this preset, if a run of it could not be prepared.
     #[must_use]
     pub fn mistakes_of(&self, preset: &Preset) -> &[Diagnostic] {
         self.mistakes.as_ref().filter(|(of, _)| **of == *preset).map_or(&[], |(_, found)| found)
     }
 
-    /// True where the run has a failure or a problem that the user who looks at `preset` should know of: one that could
-    /// not be prepared says nothing about another network.
+    /// True if the run has a failure or a problem that concerns the user who views `preset`: a failure to prepare a run
+    /// does not concern another network.
     #[must_use]
     pub fn failure_applies(&self, preset: &Preset) -> bool {
         let holds = |(of, is_over): &(Arc<Preset>, bool)| !is_over && **of == *preset;
@@ -282,7 +281,7 @@ impl Training {
         has_failed || self.problem.is_some()
     }
 
-    /// What kept the run from being prepared is so no more.
+    /// The reason why the run could not be prepared no longer applies.
     pub fn end_failure(&mut self) {
         if let (Some(RunState::Failed(_)), Some((_, is_over))) = (&self.state, &mut self.unprepared) {
             (*is_over, self.mistakes) = (true, None);
@@ -303,7 +302,7 @@ impl Training {
 impl Drop for Training {
     fn drop(&mut self) {
         self.drain(Duration::from_millis(20));
-        // The program ends: what is kept must be on disk before.
+        // The program ends: kept data must be on disk before that.
         let waits = self.writer.is_recording();
         let end = self.end();
         if waits { end.finish() } else { drop_in_background(end.worker) }

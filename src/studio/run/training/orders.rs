@@ -1,4 +1,4 @@
-//! The state of a run, and what the user may have it do.
+//! The state of a run, and the commands that are possible.
 
 use crate::studio::run::training::Training;
 use crate::studio::view_models::status::RunProgress;
@@ -6,12 +6,13 @@ use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::{Command, RunState};
 
 impl Training {
-    /// What pressing Train would do; `stale` says that the document is no longer the one that was trained, `steps` is
-    /// what it asks for.
+    /// The effect of pressing Train; `stale` says that the document is no longer the one that was trained, `steps` is
+    /// its number of steps.
     #[must_use]
     pub fn next(&self, stale: bool, steps: u64) -> Next {
         match self.state {
-            // The document's steps are the end where they were raised above what the run has made, else as many more.
+            // If the document's steps were raised above those of the run, they are the new end; otherwise the same
+            // number is added.
             Some(RunState::Finished) if self.worker.is_some() && !stale => {
                 Next::TrainOn(steps.checked_sub(self.total).filter(|more| *more > 0).unwrap_or(steps))
             }
@@ -20,7 +21,7 @@ impl Training {
         }
     }
 
-    /// Makes a finished run longer, and has it continue.
+    /// Makes a finished run longer, and continues it.
     pub fn extend(&mut self, steps: u64, order: Command) {
         self.total += steps;
         self.writer.set_total(self.total);
@@ -28,13 +29,13 @@ impl Training {
         self.send(order);
     }
 
-    /// True where the run obeys: while it can continue, and after its last step, because it may be made longer.
+    /// True if the run accepts commands: while it can continue, and after its last step, because it may be made longer.
     #[must_use]
     pub fn obeys(&self) -> bool {
         self.is_alive() || self.is_stopped() || (self.worker.is_some() && self.state == Some(RunState::Finished))
     }
 
-    /// True where the user ended the run, and it can continue from there.
+    /// True if the user stopped the run, and it can continue from there.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.worker.is_some() && self.state == Some(RunState::Stopped)
@@ -51,13 +52,13 @@ impl Training {
         matches!(self.state, Some(RunState::Running))
     }
 
-    /// Steps made.
+    /// The number of steps that were made.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.history.curves.loss.raw.len() as u64
     }
 
-    /// How far the run is; `None` where there is none.
+    /// The progress of the run; `None` if there is none.
     #[must_use]
     pub fn progress(&self) -> Option<RunProgress> {
         let batch = self.preset.as_ref()?.samples_a_step();
@@ -65,7 +66,7 @@ impl Training {
         Some(RunProgress { is_running: self.is_running(), done: self.done(), total: self.total, steps_per_s, batch })
     }
 
-    /// What may be pressed; `ready` says whether the document could be trained.
+    /// The possible commands; `ready` says whether the document could be trained.
     #[must_use]
     pub fn transport(&self, ready: bool) -> Transport {
         let idle = matches!(self.state, Some(RunState::Ready | RunState::Paused));

@@ -1,4 +1,4 @@
-//! The curves of the run before, for as long as the next one is only being prepared: they come back where it cannot be.
+//! The curves of the previous run, kept while the next one is being prepared: they are shown again if that fails.
 
 use crate::model::Preset;
 use crate::studio::commands::choices::DeviceChoice;
@@ -6,7 +6,7 @@ use crate::studio::run::rates::Rates;
 use crate::studio::view_models::curves::{History, TwoWays};
 use std::sync::Arc;
 
-/// What a run that is over has to show.
+/// The results of a run that is over.
 pub struct PreviousRun {
     pub preset: Option<Arc<Preset>>,
     pub device: Option<DeviceChoice>,

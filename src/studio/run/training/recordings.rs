@@ -1,5 +1,4 @@
-//! The recordings of a run as the window knows them: what was last reported, which ran at each step, and which two are
-//! compared.
+//! The window's state of a run's recordings: the last report, which one ran at each step, and which two are compared.
 
 use crate::studio::view_models::recordings::KeyNames;
 use crate::studio::view_models::step_kinds::StepKinds;
@@ -8,15 +7,15 @@ use crate::train::{RecordingPlans, RecordingSeen, RecordingsSeen, StepDifference
 /// The recordings of a run.
 #[derive(Default)]
 pub struct RunRecordings {
-    /// As last reported.
+    /// The last report.
     pub seen: Option<Box<RecordingsSeen>>,
-    /// What these are called.
+    /// Their names.
     pub names: KeyNames,
     /// What plans their steps, once the run is prepared.
     pub plans: Option<RecordingPlans>,
     /// The number of the recording that each step used.
     pub kinds: StepKinds,
-    /// The numbers of those that are chosen to be compared, two at most.
+    /// The numbers of the recordings that are compared, at most two.
     pub chosen: Vec<u32>,
     /// The difference of the two, once it is known.
     pub difference: Option<Box<StepDifference>>,
@@ -28,7 +27,7 @@ impl RunRecordings {
         self.kinds.extend(reports.iter().map(|report| u16::try_from(report.kind).unwrap_or(u16::MAX)));
     }
 
-    /// Receives what is reported of the recordings.
+    /// Receives a report about the recordings.
     pub(super) fn take(&mut self, seen: Box<RecordingsSeen>) {
         let keys = seen.recordings.iter().map(|recording| &*recording.key);
         if !self.list().iter().map(|recording| &*recording.key).eq(keys.clone()) {
@@ -37,14 +36,14 @@ impl RunRecordings {
         self.seen = Some(seen);
     }
 
-    /// The recordings, as last reported; none before the first report.
+    /// The recordings, from the last report; empty before the first report.
     #[must_use]
     pub fn list(&self) -> &[RecordingSeen] {
         self.seen.as_ref().map_or(&[], |seen| &seen.recordings)
     }
 
-    /// Chooses a recording, or no longer; of three the first one is given up. Gives the two that are to be compared,
-    /// where there are two.
+    /// Selects a recording, or deselects it; if there would be three, the first one is deselected. Returns the two that
+    /// are to be compared, if there are two.
     pub(super) fn toggle(&mut self, kind: u32) -> Option<[u32; 2]> {
         self.difference = None;
         match self.chosen.iter().position(|chosen| *chosen == kind) {
@@ -58,7 +57,7 @@ impl RunRecordings {
         <[u32; 2]>::try_from(self.chosen.as_slice()).ok()
     }
 
-    /// Receives the difference of two recordings, unless others have been chosen since.
+    /// Receives the difference of two recordings, unless others have been selected since.
     pub(super) fn compared(&mut self, kinds: [u32; 2], difference: Box<StepDifference>) {
         self.difference = (self.chosen == kinds).then_some(difference);
     }
@@ -77,7 +76,7 @@ mod tests {
         assert!(recordings.difference.is_some());
         assert_eq!(recordings.toggle(7), Some([5, 7]));
         assert!(recordings.difference.is_none());
-        // An answer about the pair before is not shown for this one.
+        // An answer about the previous pair is not shown for this one.
         recordings.compared([3, 5], Box::default());
         assert!(recordings.difference.is_none());
         assert_eq!(recordings.toggle(5), None);

@@ -12,9 +12,9 @@ pub struct ArenaPanelView<'a> {
     pub values: ValuesView<'a>,
     /// The operation that the scrubber is at.
     pub scrub: Option<usize>,
-    /// What came and went with the last edit.
+    /// The items that the last edit added and removed.
     pub changes: Option<&'a PlanChanges>,
-    /// True where nothing fades.
+    /// True if animations are off.
     pub is_still: bool,
     /// Planners and precisions side by side.
     pub comparison: Option<&'a Comparison>,

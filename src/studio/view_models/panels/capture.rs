@@ -8,11 +8,11 @@ use crate::studio::view_models::panels::plan::PlanOnScreen;
 pub struct CapturePanelView<'a> {
     pub shown: PlanOnScreen<'a>,
     pub network: &'a NetworkView,
-    /// The list of layers as it is folded.
+    /// The folds of the list of layers.
     pub rows: &'a [Row],
-    /// Revisions of plan, document and folds, which the rows are made of.
+    /// Revisions of plan, document and folds, which the rows depend on.
     pub made_of: (u64, u64, u64),
-    /// Whether the step is recorded, and what the recording holds.
+    /// Whether the step is recorded, and what the recording contains.
     pub recorded: String,
     pub recording: String,
 }

@@ -10,15 +10,15 @@ use std::time::Duration;
 pub struct DataPanelView<'a> {
     /// The fields of the document's data.
     pub section: Option<&'a Section>,
-    /// Where the document's samples come from.
+    /// The source of the document's samples.
     pub source: Option<&'a DataSource>,
     /// The newest data set that could be loaded, and whether it is that of the document.
     pub loaded: Option<&'a DataView>,
     pub is_current: bool,
-    /// True where the document's data cannot be loaded.
+    /// True if the document's data cannot be loaded.
     pub has_problem: bool,
-    /// The time after which its files are looked at again.
+    /// The time after which its files are checked again.
     pub retry_after: Duration,
-    /// Rises with every data set.
+    /// Increases with every data set.
     pub generation: u64,
 }

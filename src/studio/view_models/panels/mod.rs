@@ -1,4 +1,4 @@
-//! What each panel shows: borrowed from the state of the window for a frame.
+//! The view model of each panel, borrowed from the state of the window for a frame.
 
 pub mod arena;
 pub mod capture;

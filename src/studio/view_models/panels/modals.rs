@@ -1,16 +1,16 @@
-//! What the questions in dialogs name: the document, the run, and kept runs.
+//! The names in questions: the document, the run, and kept runs.
 
 use crate::studio::view_models::runs::RunsView;
 use crate::train::runs::RunEntry;
 
-/// What the questions in dialogs name.
+/// The names in questions.
 #[derive(Clone, Debug)]
 pub struct ModalsView<'a> {
     /// The document's title.
     pub document: String,
     /// Steps that the run has made.
     pub steps_done: u64,
-    /// The id of the run on the Train tab, where it is kept.
+    /// The id of the run on the Train tab, if it is kept.
     pub trained_run: Option<&'a str>,
     pub runs: &'a [RunEntry],
     pub trash: Option<&'a RunsView>,

@@ -9,13 +9,13 @@ use crate::studio::view_models::related::Related;
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkPanelView<'a> {
     pub network: &'a NetworkView,
-    /// The list of layers as it is folded.
+    /// The folds of the list of layers.
     pub rows: &'a [Row],
     pub folds: &'a FoldedLayers,
     /// The document's revision.
     pub revision: u64,
     pub selection: &'a Selection,
     pub related: &'a Related,
-    /// True while the Data tab is shown, which says what is wrong with the data.
+    /// True while the Data tab is shown, which reports what is wrong with the data.
     pub is_data_shown: bool,
 }

@@ -12,30 +12,30 @@ use crate::train::RunState;
 #[derive(Clone, Copy, Debug)]
 pub struct PredictionsPanelView<'a> {
     pub readiness: Readiness,
-    /// What there is to see of the network that is trained.
+    /// The pages that are available for the trained network.
     pub facts: &'a SequenceFacts,
-    /// The page on screen; nothing before a network is known.
+    /// The page on screen; `None` before a network is known.
     pub page: Option<AnswersPage>,
     pub answers: Option<&'a PredictionsView>,
     /// What was found inside the network for one sample.
     pub inside: Option<&'a InsideView>,
-    /// The sample that is looked into: its place among those that can be, their number, and its own number.
+    /// The sample whose inside is shown: its index among the possible ones, their number, and its own number.
     pub sample: Option<(usize, usize, u32)>,
-    /// The part of the data that these are from: `held-out` or `training`.
+    /// The part of the data that they belong to: `held-out` or `training`.
     pub part: &'a str,
-    /// The layer that is looked into, and the head of its attention.
+    /// The layer whose inside is shown, and the head of its attention.
     pub layer: Option<&'a LookedLayer>,
     pub head: usize,
     pub writing: &'a WritingView,
-    /// Whether there is a run that can write.
+    /// Whether there is a run that can write a text.
     pub can_write: bool,
-    /// Rises with every view of the answers.
+    /// Increases with every view of the predictions.
     pub generation: u64,
     pub state: Option<&'a RunState>,
     pub is_running: bool,
-    /// True where the run trains another network than the one on screen.
+    /// True if the run trains another network than the one on screen.
     pub is_stale: bool,
-    /// False where the run has no data.
+    /// False if the run has no data.
     pub has_data: bool,
     pub can_step: bool,
 }

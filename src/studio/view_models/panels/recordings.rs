@@ -10,19 +10,19 @@ use crate::train::{RecordingsSeen, StepDifference};
 #[derive(Clone, Copy, Debug)]
 pub struct RecordingsPanelView<'a> {
     pub readiness: Readiness,
-    /// Nothing before a run is prepared.
+    /// `None` before a run is prepared.
     pub seen: Option<&'a RecordingsSeen>,
-    /// What they are called.
+    /// Their names.
     pub names: &'a KeyNames,
     /// The key of the one whose plan the views show.
     pub shown: Option<&'a str>,
     pub on_screen: Option<RecordingOnScreen<'a>>,
-    /// False where the run trains another network than the one on screen.
+    /// False if the run trains another network than the one on screen.
     pub can_show: bool,
     /// The number of the recording that each step used.
     pub kinds: &'a StepKinds,
-    /// The numbers of those that are chosen to be compared.
+    /// The numbers of those that are compared.
     pub chosen: &'a [u32],
-    /// What two chosen ones have different, once it is known.
+    /// The differences of the compared ones, once they are known.
     pub difference: Option<&'a StepDifference>,
 }

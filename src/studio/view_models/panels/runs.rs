@@ -16,25 +16,25 @@ pub struct RunsPanelView<'a> {
     pub entries: &'a [RunEntry],
     /// Why there is no list.
     pub problem: Option<&'a str>,
-    /// Ids of the runs that are compared, in the order in which they were chosen.
+    /// Ids of the runs that are compared, in the order in which they were selected.
     pub selected: &'a [String],
     /// The folder of the first of them.
     pub folder: Option<String>,
     pub order: RunsOrder,
-    /// Whether curves are compared by time, and not by step.
+    /// Whether curves are compared by time instead of by step.
     pub by_time: bool,
     pub log_axis: bool,
     pub loaded: &'a HashMap<String, Arc<LoadedRun>>,
     pub baseline: Option<&'a str>,
     /// The differences between the presets of the selected runs.
     pub differences: &'a [FieldDifference],
-    /// What the last replay of a capsule found.
+    /// The result of the last replay of a capsule.
     pub replayed: Option<(&'a Path, &'a CapsuleReport)>,
     pub shows_trash: bool,
     pub trash: Option<&'a RunsView>,
     /// Steps of the capsule that is being made or replayed.
     pub capsule_step: Option<u64>,
-    /// The run on the Train tab, where it is paused.
+    /// The run on the Train tab, if it is paused.
     pub paused: Option<&'a str>,
     pub enabled: &'a EnabledCommands,
     /// Why the selected runs cannot be deleted.
@@ -54,7 +54,7 @@ impl RunsPanelView<'_> {
         self.entries.iter().find(|e| e.id == id).map_or("", RunEntry::name)
     }
 
-    /// The letter of a selected run, by which the table and the plots name it.
+    /// The letter of a selected run in the table and the plots.
     #[must_use]
     pub fn letter(&self, id: &str) -> Option<char> {
         let index = self.selected.iter().position(|s| s == id)?;

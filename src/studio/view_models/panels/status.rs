@@ -12,23 +12,23 @@ pub struct StatusView<'a> {
     pub jobs: &'a [Job],
     /// How the step is recorded.
     pub recorded: String,
-    /// How far the run is; empty where there is none.
+    /// The progress of the run; empty if there is none.
     pub run: String,
     pub problems: usize,
     /// The numbers of the plan.
     pub plan: Option<String>,
     pub difference: Option<DifferenceView<'a>>,
-    /// True where the plan is that of the network before its problems.
+    /// True if the plan is that of the network before its mistakes.
     pub is_plan_outdated: bool,
 }
 
-/// What the last edit changed about the plan.
+/// The changes of the plan by the last edit.
 #[derive(Clone, Copy, Debug)]
 pub struct DifferenceView<'a> {
     /// In a line.
     pub text: &'a str,
-    /// From the edit to the new plan.
+    /// The time from the edit to the new plan.
     pub took: Duration,
-    /// What came and went; `None` where the plan before is not known any more.
+    /// The added and removed items; `None` if the previous plan is not known any more.
     pub changes: Option<&'a PlanChanges>,
 }

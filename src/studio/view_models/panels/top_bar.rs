@@ -9,12 +9,12 @@ use std::path::PathBuf;
 /// What the top bar shows.
 #[derive(Clone, Debug)]
 pub struct TopBarView<'a> {
-    /// The document's title, and where its file is.
+    /// The document's title, and the path of its file.
     pub title: String,
     pub place: Option<String>,
     pub is_dirty: bool,
     pub recent: &'a [PathBuf],
-    /// True where the panels beside the tabs are hidden.
+    /// True if the panels beside the tabs are hidden.
     pub hides_network: bool,
     pub hides_inspector: bool,
     pub state: Option<&'a RunState>,
@@ -34,7 +34,7 @@ pub struct DeviceView<'a> {
     /// Name, description and choice of every device.
     pub all: Vec<(&'a str, &'a str, DeviceChoice)>,
     pub why_no_gpu: Option<&'a str>,
-    /// Why no GPU can run the network on screen, where that is so.
+    /// Why no GPU can run the network on screen; `None` if a GPU can.
     pub cpu_only: Option<&'a str>,
 }
 
@@ -42,10 +42,10 @@ pub struct DeviceView<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct TransportView {
     pub allowed: Transport,
-    /// What pressing Train does.
+    /// The effect of pressing Train.
     pub next: Next,
     pub is_running: bool,
     pub is_stopped: bool,
-    /// True where the run is kept.
+    /// True if the run is kept.
     pub is_recording: bool,
 }

@@ -2,14 +2,14 @@
 
 use crate::studio::view_models::tour::TourStep;
 
-/// The step of the tour that is shown.
+/// The current step of the tour.
 #[derive(Clone, Debug)]
 pub struct TourView {
     pub step: TourStep,
     pub is_done: bool,
-    /// True where the command that the step offers would do something now.
+    /// True if the command that the step offers is possible now.
     pub can_offer: bool,
-    /// The largest buffer, where there is a plan.
+    /// The largest buffer, if there is a plan.
     pub largest: Option<LargestBuffer>,
 }
 

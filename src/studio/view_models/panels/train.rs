@@ -16,13 +16,13 @@ pub struct TrainView<'a> {
     pub readiness: Readiness,
     /// The document, which is trained next.
     pub preset: &'a Preset,
-    /// Why the run failed, where that still says something.
+    /// Why the run failed, if that is still relevant.
     pub failure: Option<&'a str>,
-    /// What went wrong with a run that continues.
+    /// An error of a run that continues.
     pub problem: Option<&'a str>,
-    /// True where there is a run whose numbers and curves can be shown.
+    /// True if there is a run whose numbers and curves can be shown.
     pub has_run: bool,
-    /// True where the run trains another network than the one on screen.
+    /// True if the run trains another network than the one on screen.
     pub is_stale: bool,
     pub run: RunView<'a>,
     pub plots: PlotsView<'a>,
@@ -33,46 +33,46 @@ pub struct TrainView<'a> {
 #[derive(Clone, Debug)]
 pub struct RunView<'a> {
     pub state: Option<&'a RunState>,
-    /// What is trained.
+    /// The name of what is trained.
     pub preset: Option<&'a Preset>,
     pub history: &'a History,
-    /// True where the curves are those of the previous run.
+    /// True if the curves are those of the previous run.
     pub shows_previous: bool,
     /// Steps made, and those of the whole run.
     pub done: u64,
     pub total: u64,
     pub lr: f32,
     pub smoothing: f32,
-    /// True where it takes commands.
+    /// True if it accepts commands.
     pub obeys: bool,
-    /// Steps between evaluations, once the run has chosen it.
+    /// Steps between evaluations, once the run has chosen the interval.
     pub evaluated_every: Option<u64>,
-    /// Whether what is held out may have been trained on before.
+    /// Whether the held-out samples may have been trained on before.
     pub maybe_trained: bool,
-    /// Whether its loss is one of tokens, whose exponential is a perplexity.
+    /// Whether its loss is one of tokens, whose exponential is the perplexity.
     pub predicts_tokens: bool,
     pub steps_per_s: f64,
     pub median_us: f32,
     pub p99_us: f32,
 }
 
-/// How the curves are shown.
+/// How the curves are drawn.
 #[derive(Clone, Debug)]
 pub struct PlotsView<'a> {
     pub log_axis: bool,
-    /// Plots whose axis the user chose, by name: logarithmic or linear.
+    /// Plots whose axis the user has chosen, by name: logarithmic or linear.
     pub plot_log: &'a BTreeMap<String, bool>,
     pub hidden: &'a BTreeSet<String>,
-    /// The layer whose curve is marked, by its place among the curves of layers.
+    /// The layer whose curve is highlighted, by its index among the curves of layers.
     pub marked: Option<usize>,
     /// The curves behind those of the run, with their name.
     pub baseline: Option<(&'a str, &'a LoadedRun)>,
-    /// True where steps are timed by the device's clock.
+    /// True if steps are timed by the device's clock.
     pub is_timed_on_device: bool,
-    /// The number of the recording that each step used, and what the numbers stand for.
+    /// The number of the recording that each step used, and the names of the recordings.
     pub kinds: &'a StepKinds,
     pub recordings: &'a [RecordingSeen],
-    /// What these are called.
+    /// Their names.
     pub names: &'a KeyNames,
     /// Step times of the recent past.
     pub times: &'a Histogram,
@@ -82,23 +82,23 @@ pub struct PlotsView<'a> {
     pub can_time: bool,
 }
 
-/// What the next run measures inside its step, and what that costs.
+/// The metrics that the next run computes inside its step, and their cost.
 #[derive(Clone, Debug)]
 pub struct MetricsView<'a> {
     pub metrics: Metrics,
     pub has_classes: bool,
-    /// What the document's metrics cost, where that was measured.
+    /// The cost of the document's metrics, if it was measured.
     pub prices: Option<MetricPrices>,
     pub is_measuring: bool,
     pub can_measure: bool,
     pub problem: Option<&'a str>,
 }
 
-/// What the groups of metrics cost.
+/// The cost of the groups of metrics.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricPrices {
     /// The step with all of them, in microseconds.
     pub step_us: f32,
-    /// What accuracy and updates add to it, in microseconds.
+    /// The time that accuracy and updates add to it, in microseconds.
     pub added_us: [f32; 2],
 }

@@ -17,7 +17,7 @@ pub struct VerifyView<'a> {
     pub current: Option<(Proof, &'static str)>,
     pub seconds: f64,
     pub problem: Option<&'a str>,
-    /// How often the step is replayed, as the user chose it.
+    /// How often the step is replayed, if the user chose it.
     pub replays: Option<u64>,
     pub estimate: Option<Estimate>,
     pub is_estimating: bool,

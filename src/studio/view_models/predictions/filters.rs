@@ -4,13 +4,13 @@ use crate::model::{Model, ParamId};
 use crate::studio::view_models::data::Picture;
 use crate::tensor::HostTensor;
 
-/// Filters that are drawn at most.
+/// The largest number of filters that are drawn.
 const FILTERS: usize = 96;
 
-/// Weights drawn as pictures; negative and positive values lie on the two sides of 0.
+/// Weights drawn as pictures; negative and positive values have the two colours of the scale around 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filters {
-    /// The parameter and what the pictures are.
+    /// The parameter and the meaning of the pictures.
     pub title: String,
     pub height: usize,
     pub width: usize,
@@ -18,11 +18,11 @@ pub struct Filters {
     pub scale: f32,
     /// Each picture's values, row by row.
     pub pictures: Vec<Vec<f32>>,
-    /// All pictures there are, of which `pictures` are the first.
+    /// The total number of pictures; `pictures` contains the first of them.
     pub total: usize,
 }
 
-/// The pictures of a weight; nothing where it is none that can be drawn.
+/// The pictures of a weight; `None` if it cannot be drawn.
 pub(super) fn filters(
     model: &Model,
     weight: &HostTensor,
@@ -42,7 +42,7 @@ pub(super) fn filters(
         },
         [inputs, units] => {
             let p = shape.filter(|p| p.channels * p.height * p.width == inputs)?;
-            // A column is a unit; of several channels the mean is drawn.
+            // A column is a unit; if there are several channels, their mean is drawn.
             let area = p.height * p.width;
             let of = |unit: usize, i: usize| {
                 (0..p.channels).map(|c| values[(c * area + i) * units + unit]).sum::<f32>() / p.channels as f32

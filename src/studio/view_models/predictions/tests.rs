@@ -1,4 +1,4 @@
-//! Views of answers to bundled data sets.
+//! Views of predictions for bundled data sets.
 
 use super::*;
 use crate::train::{Session, SessionSpec};
@@ -19,7 +19,7 @@ fn asked(name: &str, change: impl Fn(&mut crate::model::Preset)) -> (Predictions
 }
 
 #[test]
-fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
+fn the_matrix_and_the_loss_equal_those_of_the_evaluation() {
     let (view, mut session) = asked("digits-mlp", |_| {});
     let found = session.evaluate().unwrap().unwrap();
     assert_eq!(view.quality.confusion, found.confusion);
@@ -28,7 +28,7 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
     let wrong = view.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
     assert!(wrong > 0 && view.rows.answered[wrong..].iter().all(|a| a.truth == a.guess));
     assert!(view.rows.answered[..wrong].windows(2).all(|w| w[0].confidence >= w[1].confidence));
-    // Every row of probabilities went with its sample.
+    // Every row of probabilities is still with its sample.
     for (at, a) in view.rows.answered.iter().enumerate() {
         let top = view.top(at, 3);
         assert_eq!(top[0], (a.guess, a.confidence));
@@ -43,7 +43,7 @@ fn the_matrix_and_the_loss_are_those_of_the_evaluation() {
 }
 
 #[test]
-fn samples_that_are_right_as_a_whole_are_counted() {
+fn samples_that_are_correct_at_every_position_are_counted() {
     let (view, mut session) = asked("gpt-sums", |p| p.data.as_mut().unwrap().held_out = 40.0);
     let found = session.evaluate().unwrap().unwrap();
     let (whole, samples) = view.quality.exact.unwrap();
@@ -52,7 +52,7 @@ fn samples_that_are_right_as_a_whole_are_counted() {
 }
 
 #[test]
-fn the_plane_is_asked_for_from_the_top() {
+fn the_plane_is_queried_from_the_top() {
     let (view, _) = asked("spirals", |p| p.data.as_mut().unwrap().held_out = 0.0);
     assert!(view.what.contains("training samples"), "{}", view.what);
     let plane = view.pages.plane.as_ref().unwrap();
@@ -69,7 +69,7 @@ fn the_plane_is_asked_for_from_the_top() {
 }
 
 #[test]
-fn values_are_held_against_the_truth() {
+fn predicted_values_are_compared_with_true_values() {
     let (view, mut session) = asked("regression", |_| {});
     let fit = view.pages.fit.as_ref().unwrap();
     let found = session.evaluate().unwrap().unwrap();
@@ -90,7 +90,7 @@ fn filters_of_a_convolution_are_pictures() {
     assert!((filters.height, filters.width) == (3, 3) && filters.total == filters.pictures.len(), "{}", filters.title);
 }
 
-/// Points of the plane, whose two classes are learnt as no and yes.
+/// Points of the plane, whose two classes are trained as no and yes.
 fn binary(preset: &mut crate::model::Preset) {
     preset.loss = crate::model::LossSpec::example("binary_cross_entropy").unwrap();
     if let Some(crate::model::LayerSpec::Dense(dense)) = preset.layers.last_mut() {
@@ -99,7 +99,7 @@ fn binary(preset: &mut crate::model::Preset) {
 }
 
 #[test]
-fn answers_of_yes_and_no_are_classes_with_probabilities() {
+fn yes_or_no_predictions_are_classes_with_probabilities() {
     let (view, mut session) = asked("circles", binary);
     let found = session.evaluate().unwrap().unwrap();
     assert!(
@@ -121,7 +121,7 @@ fn answers_of_yes_and_no_are_classes_with_probabilities() {
 }
 
 #[test]
-fn an_output_that_is_no_number_is_never_right() {
+fn a_nan_output_is_never_correct() {
     let mut preset =
         crate::model::read_preset(crate::model::BUNDLED.iter().find(|b| b.name == "circles").unwrap().text);
     binary(preset.as_mut().unwrap());
@@ -138,7 +138,7 @@ fn an_output_that_is_no_number_is_never_right() {
 }
 
 #[test]
-fn large_answers_are_asked_for_a_few_samples_or_none() {
+fn large_outputs_are_requested_for_few_samples_or_none() {
     let (view, session) = asked("digits-mlp", |_| {});
     let split = Split { train: Vec::new(), held_out: (0..1000).collect() };
     let samples = |positions: usize, vocab: usize| {

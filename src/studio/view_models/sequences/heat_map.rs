@@ -1,21 +1,21 @@
-//! Values as a map of colours: small enough to be drawn at once, however many there are.
+//! Values as a map of colours, reduced to a size that can be drawn at once.
 
-/// The most cells on a side of what is drawn.
+/// The largest number of cells on a side.
 const MOST: usize = 512;
 
-/// A value that has no colour, as it can never be anything.
+/// A masked value, which has no colour.
 pub const MASKED: u8 = 0;
 
-/// A map as it is drawn: each cell shows one value, or the largest of a block of values.
+/// A map as it is drawn: each cell shows one value, or the one of largest magnitude in a block of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeatMap {
-    /// Values in a row, and rows.
+    /// The number of values in a row, and of rows.
     pub columns: usize,
     pub rows: usize,
-    /// Cells in a row of what is drawn, and rows of it.
+    /// The number of cells in a row of the drawing, and of its rows.
     pub width: usize,
     pub height: usize,
-    /// [`MASKED`], or from 1 for -1 over 128 for 0 to 255 for 1.
+    /// [`MASKED`], or 1 for -1, 128 for 0, and 255 for 1.
     pub shades: Vec<u8>,
 }
 
@@ -40,7 +40,7 @@ impl HeatMap {
         Self { columns, rows, width, height, shades }
     }
 
-    /// The value at a place from 0 to 1 across and down: its column and its row.
+    /// The value at a position from 0 to 1 across and down: its column and its row.
     #[must_use]
     pub fn cell(&self, across: f32, down: f32) -> Option<[usize; 2]> {
         let at = |share: f32, count: usize| {
@@ -69,7 +69,7 @@ mod tests {
     fn small_maps_are_drawn_value_by_value_and_large_ones_by_the_largest_of_a_block() {
         let small = HeatMap::new(3, 2, |row, column| (column != 2).then_some(column as f32 - row as f32));
         assert_eq!((small.width, small.height, &small.shades[..]), (3, 2, &[128, 255, MASKED, 1, 128, MASKED][..]));
-        // One value among a million is seen, on either side of 0.
+        // One value among a million is visible, on either side of 0.
         let large = HeatMap::new(1024, 1024, |row, column| Some(if (row, column) == (77, 1001) { -1.0 } else { 0.1 }));
         assert_eq!((large.width, large.height), (512, 512));
         let seen: Vec<usize> = (0..large.shades.len()).filter(|i| large.shades[*i] == 1).collect();

@@ -1,4 +1,4 @@
-//! What was found inside a network for one sample, ready to be drawn.
+//! The inside of a network for one sample, ready to be drawn.
 
 use crate::data::Dataset;
 use crate::model::Model;
@@ -8,38 +8,38 @@ use crate::studio::view_models::sequences::position_names;
 use crate::studio::view_models::sequences::tokens::TokenLosses;
 use crate::train::{AttentionMap, HiddenStates, Inside, Insight};
 
-/// What was found inside a network for one sample.
+/// The inside of a network for one sample.
 #[derive(Clone, Debug)]
 pub struct InsideView {
-    /// The run that was asked.
+    /// The run that was queried.
     pub run: u64,
-    /// Steps made when it was asked.
+    /// The number of steps made at the time of the query.
     pub step: u64,
     pub asked: Inside,
     pub found: Found,
     pub took_us: f64,
 }
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug)]
 pub enum Found {
     Tokens(TokenLosses),
     Attention(AttentionView),
     States(StatesView),
-    /// The network has none of what was asked for.
+    /// The network has nothing of the requested kind.
     Nothing,
 }
 
-/// Where a head of attention looks.
+/// The attention of one head.
 #[derive(Clone, Debug)]
 pub struct AttentionView {
-    /// What is at each position.
+    /// The token or number at each position.
     pub names: Vec<String>,
     pub causal: bool,
     /// A row for each query, and a column for each key.
     pub map: HeatMap,
     weights: Vec<f32>,
-    /// Mean over the queries of the weight of the key that each looks at most.
+    /// Mean over the queries of the largest weight of each query.
     pub sharpness: f32,
 }
 
@@ -48,7 +48,7 @@ impl AttentionView {
         let n = found.positions;
         let weight = |query: usize, key: usize| found.weights.get(query * n + key).copied().unwrap_or(0.0);
         let is_masked = |query: usize, key: usize| found.causal && key > query;
-        // A root, so that small shares are seen beside large ones.
+        // The root, so that small weights are visible beside large ones.
         let value = |query, key| (!is_masked(query, key)).then(|| weight(query, key).max(0.0).sqrt());
         let most = found.weights.chunks_exact(n.max(1)).map(|row| row.iter().copied().fold(0.0, f32::max));
         let sharpness = most.sum::<f32>() / n.max(1) as f32;
@@ -56,7 +56,7 @@ impl AttentionView {
         Self { names, causal: found.causal, map, weights: found.weights.clone(), sharpness }
     }
 
-    /// A query, a key and the weight, in words.
+    /// A query, a key and the weight, as text.
     #[must_use]
     pub fn about(&self, [key, query]: [usize; 2]) -> String {
         let name = |at: usize| place(&self.names, at);
@@ -71,7 +71,7 @@ impl AttentionView {
 /// The states of a recurrent layer.
 #[derive(Clone, Debug)]
 pub struct StatesView {
-    /// What is at each position.
+    /// The token or number at each position.
     pub names: Vec<String>,
     /// A row for each unit, and a column for each position.
     pub map: HeatMap,
@@ -92,7 +92,7 @@ impl StatesView {
         Self { names, map, directions: found.directions, scale, values: found.values.clone() }
     }
 
-    /// A unit, a position and the value, in words.
+    /// A unit, a position and the value, as text.
     #[must_use]
     pub fn about(&self, [position, unit]: [usize; 2]) -> String {
         let own = self.map.rows / self.directions.max(1);
@@ -103,7 +103,7 @@ impl StatesView {
     }
 }
 
-/// What is at a position, in words.
+/// The token or number at a position, as text.
 fn place(names: &[String], position: usize) -> String {
     let number = (position + 1).to_string();
     match names.get(position) {
@@ -113,7 +113,7 @@ fn place(names: &[String], position: usize) -> String {
 }
 
 impl Found {
-    /// What an answer shows of a sample.
+    /// The part of an answer that belongs to a sample.
     #[must_use]
     pub fn of(model: &Model, set: &Dataset, sample: u32, insight: &Insight) -> Self {
         let names = |positions| position_names(set, sample, positions);

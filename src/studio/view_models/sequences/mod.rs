@@ -1,5 +1,5 @@
-//! What there is to see of a network that reads sequences: the loss of each token, where attention goes, the states of
-//! recurrent layers, and texts that it writes.
+//! Views of a network that reads sequences: the loss of each token, attention, the states of recurrent layers, and
+//! texts that it writes.
 
 pub mod heat_map;
 pub mod inside;
@@ -13,7 +13,7 @@ use crate::studio::view_models::format::visible;
 use crate::studio::view_models::predictions::answer_pages;
 use crate::train::perplexity;
 
-/// A layer that can be looked into.
+/// A layer whose inside can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookedLayer {
     pub path: LayerPath,
@@ -23,23 +23,23 @@ pub struct LookedLayer {
     pub heads: usize,
 }
 
-/// What there is to see of a network on its data.
+/// The views of a network with its data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SequenceFacts {
     /// Whether it has a class for each position.
     pub has_positions: bool,
-    /// Whether it predicts tokens, and can write.
+    /// Whether it predicts tokens, and can write texts.
     pub writes: bool,
     /// Whether its samples are additions.
     pub adds: bool,
     /// Whether it forecasts a series.
     pub forecasts: bool,
     pub layers: LookedLayers,
-    /// The pages that show its answers.
+    /// The pages with its predictions.
     answers: Vec<AnswersPage>,
 }
 
-/// The layers of a network that can be looked into.
+/// The layers of a network whose inside can be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LookedLayers {
     pub attention: Vec<LookedLayer>,
@@ -47,7 +47,7 @@ pub struct LookedLayers {
 }
 
 impl SequenceFacts {
-    /// Those of a network on data of this source.
+    /// The layers of a network with data of this source.
     #[must_use]
     pub fn of(model: &Model, set: &Dataset, source: &DataSource) -> Self {
         let mut out = Self {
@@ -82,7 +82,7 @@ impl SequenceFacts {
         }
     }
 
-    /// The layers that a page can look into.
+    /// The layers that a page can show.
     #[must_use]
     pub fn layers(&self, page: AnswersPage) -> &[LookedLayer] {
         match page {
@@ -92,7 +92,7 @@ impl SequenceFacts {
         }
     }
 
-    /// The layer that a page looks into: the selected one, or one inside it; otherwise the first.
+    /// The layer that a page shows: the selected one, or one inside it; otherwise the first.
     #[must_use]
     pub fn layer(&self, page: AnswersPage, selected: Option<&LayerPath>) -> Option<&LookedLayer> {
         let all = self.layers(page);
@@ -101,14 +101,13 @@ impl SequenceFacts {
     }
 }
 
-/// The name of a token: its text, or its number where nothing is known of it.
+/// The name of a token: its text, or its number if the text is not known.
 fn token_name(symbols: &[String], token: i64) -> String {
     let known = usize::try_from(token).ok().and_then(|token| symbols.get(token));
     known.map_or_else(|| token.to_string(), |symbol| visible(symbol))
 }
 
-/// What is at each position of a sample: its tokens, or the numbers of its positions from 1 on where it has
-/// values.
+/// The contents of each position of a sample: its tokens, or position numbers from 1 on if it has values.
 #[must_use]
 pub fn position_names(set: &Dataset, sample: u32, positions: usize) -> Vec<String> {
     let numbers = || (1..=positions).map(|n| n.to_string()).collect();

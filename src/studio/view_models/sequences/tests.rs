@@ -1,4 +1,4 @@
-//! What there is to see of bundled networks.
+//! The views of bundled networks.
 
 use super::inside::Found;
 use super::*;
@@ -29,7 +29,7 @@ fn found(session: &mut Session, inside: Inside) -> Found {
 }
 
 #[test]
-fn each_network_offers_what_it_has() {
+fn each_network_offers_its_pages() {
     let facts = |name| {
         let (session, source) = session(name, 0);
         SequenceFacts::of(session.model(), &data(&session).0, &source)
@@ -41,7 +41,7 @@ fn each_network_offers_what_it_has() {
     let sums = facts("gpt-sums");
     assert_eq!(pages(&sums), [AnswersPage::Tokens, AnswersPage::Writing, AnswersPage::Attention]);
     assert_eq!((sums.layers.attention.len(), sums.layers.attention[1].heads, sums.adds), (2, 4, true));
-    // One selection: the layer itself, the block around it, or the first where something else is selected.
+    // One selection: the layer itself, the block around it, or the first layer if something else is selected.
     let layer = |selected: &[usize]| sums.layer(AnswersPage::Attention, Some(&selected.into())).unwrap().label.clone();
     assert_eq!([layer(&[4, 1]), layer(&[4]), layer(&[3])], ["L4.1:Attention", "L4.1:Attention", "L2.1:Attention"]);
     assert!(sums.layer(AnswersPage::States, None).is_none());
@@ -54,7 +54,7 @@ fn each_network_offers_what_it_has() {
 }
 
 #[test]
-fn the_tokens_of_a_sum_have_their_losses() {
+fn the_tokens_of_an_addition_have_their_losses() {
     let (mut session, _) = session("gpt-sums", 3);
     let (set, _) = data(&session);
     let Found::Tokens(view) = found(&mut session, Inside { sample: 5, ..Inside::default() }) else { panic!("tokens") };
@@ -67,13 +67,13 @@ fn the_tokens_of_a_sum_have_their_losses() {
     assert!((view.loss - mean).abs() < 1e-12 && (view.perplexity.unwrap() - mean.exp()).abs() < 1e-9);
     assert!(view.tokens.iter().all(|t| t.loss <= view.tokens[view.hardest].loss));
     assert!(view.tokens.iter().all(|t| (0.0..=1.0).contains(&t.hardness()) && t.likely.len() == 5));
-    // The question is not learnt: its targets are blanks.
+    // The question is not trained: its targets are blanks.
     assert!(!view.goes_on);
     assert!(view.figures().starts_with("perplexity ") && view.tokens[0].about(0).starts_with("position 1: "));
 }
 
 #[test]
-fn attention_and_states_are_named_by_what_is_there() {
+fn attention_and_states_are_shown_for_their_positions() {
     let (mut sums, source) = session("gpt-sums", 1);
     let layer = SequenceFacts::of(sums.model(), &data(&sums).0, &source).layers.attention[0].path.clone();
     let asked = Inside { sample: 5, layer: Some(layer), head: 3 };
@@ -92,7 +92,7 @@ fn attention_and_states_are_named_by_what_is_there() {
 }
 
 #[test]
-fn what_cannot_be_seen_is_shown() {
+fn invisible_tokens_have_visible_names() {
     assert_eq!(visible("a b\n\u{7f}\u{e4}"), "a·b\\n\\u{7f}\u{e4}");
     assert_eq!((token_name(&["\t".into()], 0), token_name(&[], 7)), ("\\t".to_owned(), "7".to_owned()));
 }

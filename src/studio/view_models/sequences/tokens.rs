@@ -8,12 +8,12 @@ use crate::studio::view_models::format::visible;
 use crate::studio::view_models::sequences::position_names;
 use crate::train::{PositionAnswer, perplexity};
 
-/// A token that the network was to predict.
+/// A token that the network must predict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenLoss {
-    /// What the network read at the position.
+    /// The network's input at the position.
     pub read: String,
-    /// The token that is right.
+    /// The correct token.
     pub text: String,
     pub loss: f64,
     /// The most likely tokens with their probabilities, the likeliest first.
@@ -26,32 +26,32 @@ pub struct TokenLosses {
     pub tokens: Vec<TokenLoss>,
     /// The mean over the tokens.
     pub loss: f64,
-    /// The perplexity: the network is as unsure as among so many equally likely tokens; nothing where classes are no
+    /// The perplexity: the network is as uncertain as among this many equally likely tokens; `None` if classes are not
     /// tokens.
     pub perplexity: Option<f64>,
-    /// The place of the token with the largest loss.
+    /// The index of the token with the largest loss.
     pub hardest: usize,
-    /// Whether each token is the one that the sample reads next, as in a text.
+    /// Whether each token is the next input of the sample, as in a text.
     pub goes_on: bool,
 }
 
-/// A loss that has the full colour, and the full bar: the network gives the right token one chance in 55.
+/// A loss that has the full colour, and the full bar: the network assigns the correct token a probability of 1 in 55.
 const FULL: f64 = 4.0;
 
 impl TokenLoss {
-    /// How hard the token is, from 0 to 1.
+    /// The loss of the token relative to that, from 0 to 1.
     #[must_use]
     pub fn hardness(&self) -> f32 {
         if self.loss.is_finite() { (self.loss / FULL).clamp(0.0, 1.0) as f32 } else { 1.0 }
     }
 
-    /// The probability that the network gave it.
+    /// The probability that the network assigned to it.
     #[must_use]
     pub fn share(&self) -> f64 {
         (-self.loss).exp()
     }
 
-    /// Everything that is known of it, in words.
+    /// All information about it, as text.
     #[must_use]
     pub fn about(&self, position: usize) -> String {
         let likely: Vec<String> = self
@@ -73,7 +73,7 @@ impl TokenLoss {
 }
 
 impl TokenLosses {
-    /// The tokens of a sample of a set; nothing where the network has no class for each position.
+    /// The tokens of a sample of a data set; `None` if the network has no class for each position.
     #[must_use]
     pub fn of(model: &Model, set: &Dataset, sample: u32, answers: &[PositionAnswer]) -> Option<Self> {
         let names = position_names(set, sample, answers.len());
@@ -94,7 +94,7 @@ impl TokenLosses {
         Some(Self { loss, perplexity: perplexity(model, loss), hardest, goes_on, tokens })
     }
 
-    /// The figures of the whole sample.
+    /// The metrics of the whole sample.
     #[must_use]
     pub fn figures(&self) -> String {
         let loss = format!("loss {}", format::number(self.loss));

@@ -4,12 +4,12 @@ use crate::studio::view_models::format;
 use crate::train::{GenerationEnd, WritingEvent};
 use std::time::{Duration, Instant};
 
-/// How far a text is.
+/// The state of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WritingState {
     #[default]
     Nothing,
-    /// The run was asked for it.
+    /// The run was requested to write it.
     Asked,
     Writing,
     Ended(GenerationEnd),
@@ -21,33 +21,33 @@ pub enum WritingState {
 #[derive(Clone, Debug, Default)]
 pub struct WritingView {
     pub state: WritingState,
-    /// The prompt as the network was given it.
+    /// The prompt as the network received it.
     pub prompt: String,
-    /// What is written behind the prompt.
+    /// The text after the prompt.
     pub text: String,
     pub notes: Vec<String>,
-    /// Tokens drawn, and the most that are.
+    /// The number of tokens drawn, and the largest number.
     pub tokens: usize,
     pub most: usize,
-    /// Steps made when the first and the last token were drawn.
+    /// The numbers of steps made when the first and the last token were drawn.
     pub steps: Option<[u64; 2]>,
     began: Option<Instant>,
     took: Duration,
 }
 
 impl WritingView {
-    /// A text was asked for, in place of what is there.
+    /// A new text was requested, which replaces the previous one.
     pub fn ask(&mut self) {
         *self = Self { state: WritingState::Asked, ..Self::default() };
     }
 
-    /// True where a text is being written, or is about to be.
+    /// True if a text is being written, or is about to be.
     #[must_use]
     pub const fn is_busy(&self) -> bool {
         matches!(self.state, WritingState::Asked | WritingState::Writing)
     }
 
-    /// Receives what the run reports.
+    /// Receives reports of the run.
     pub fn take(&mut self, event: WritingEvent) {
         match event {
             WritingEvent::Began { prompt, notes, most } => {
@@ -65,7 +65,7 @@ impl WritingView {
         }
     }
 
-    /// How far it is, in words; empty where there is nothing.
+    /// The progress, as text; empty if there is no text.
     #[must_use]
     pub fn status(&self) -> String {
         let tokens = format::plain_count(self.tokens, "token");
@@ -93,12 +93,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_comes_in_pieces_and_a_new_one_takes_its_place() {
+    fn a_text_arrives_in_pieces_and_a_new_one_replaces_it() {
         let mut view = WritingView::default();
         assert_eq!((view.status(), view.is_busy()), (String::new(), false));
         view.ask();
         assert!(view.is_busy() && view.status().starts_with("asking"));
-        // What an older text still reports is forgotten when the new one begins.
+        // Later reports about an older text are ignored once the new one begins.
         view.take(WritingEvent::Wrote { text: "old".into(), tokens: 3, step: 4 });
         view.take(WritingEvent::Began { prompt: "1+1=".into(), notes: vec!["n".into()], most: 2 });
         view.take(WritingEvent::Wrote { text: " ".into(), tokens: 1, step: 7 });

@@ -1,4 +1,4 @@
-//! A curve with its smoothed copy: an average over the past that begins with the first value.
+//! A curve with its smoothed copy: a running average that starts with the first value.
 
 use crate::studio::view_models::series::values::{FAN, Series, Span, Stretch, Tail, Whole};
 
@@ -7,14 +7,14 @@ use crate::studio::view_models::series::values::{FAN, Series, Span, Stretch, Tai
 pub struct Smoothed {
     pub raw: Series,
     pub smooth: Series,
-    /// Share of the past in each smoothed value; 0 is no smoothing.
+    /// The weight of the past in each smoothed value; 0 is no smoothing.
     weight: f32,
     state: f32,
     scale: f32,
 }
 
 impl Smoothed {
-    /// A curve whose smoothed copy averages logarithms: for times, where one slow step should not hide a hundred usual
+    /// A curve whose smoothed copy averages logarithms: for times, so that one slow step does not hide a hundred usual
     /// ones.
     #[must_use]
     pub fn geometric() -> Self {
@@ -22,7 +22,7 @@ impl Smoothed {
         Self { raw: series(), smooth: series(), ..Self::default() }
     }
 
-    /// Share of the past in each smoothed value.
+    /// The weight of the past in each smoothed value.
     #[must_use]
     pub const fn weight(&self) -> f32 {
         self.weight
@@ -40,15 +40,15 @@ impl Smoothed {
         self.raw.bytes_held() + self.smooth.bytes_held()
     }
 
-    /// Averages `level` over the past, as if it had come `count` times.
+    /// Updates the average with `level`, as if it had occurred `count` times.
     fn average(&mut self, level: f32, count: f32) {
-        // Dividing by the weights given so far keeps the first values from leaning towards zero.
+        // Dividing by the sum of the weights so far removes the bias of the first values towards zero.
         let past = self.weight.powf(count);
         self.state = past * self.state + (1.0 - past) * level;
         self.scale = past * self.scale + (1.0 - past);
     }
 
-    /// The average as a value of the curve; `or` where nothing was averaged yet.
+    /// The average as a value of the curve; `or` if nothing was averaged yet.
     fn averaged(&self, or: f32) -> f32 {
         if self.scale <= 0.0 {
             return or;
@@ -78,8 +78,7 @@ impl Smoothed {
         }
     }
 
-    /// The smoothed curve up to the first value that is held: what is known of older values is the mean of every
-    /// stretch.
+    /// Smooths the curve up to the first stored value: for older values, only the mean of every range is known.
     fn smooth_stretches(&mut self) -> Series {
         let (dropped, width) = (self.raw.values.dropped, self.raw.whole.width);
         let mut whole = Whole { width, ..Whole::new(self.raw.whole.most) };
@@ -116,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn smoothing_a_long_run_anew_reaches_its_first_step() {
+    fn changed_smoothing_of_a_long_run_reaches_its_first_step() {
         let raw = || Series::holding(64, 32);
         let mut s = Smoothed { raw: raw(), smooth: raw(), ..Smoothed::default() };
         s.set_weight(0.9);
@@ -125,7 +124,7 @@ mod tests {
         s.set_weight(0.5);
         s.set_weight(0.9);
         assert_eq!((s.smooth.len(), s.raw.len()), (10_000, 10_000));
-        // What is held gives the same values; what is folded gives those of its stretches.
+        // Stored values give the same results; reduced ones give those of their ranges.
         assert!(s.smooth.last().zip(live).is_some_and(|(a, b)| (a - b).abs() < 0.1), "{live:?} {:?}", s.smooth.last());
         assert!(s.smooth.near(9_000).zip(at).is_some_and(|(a, b)| (a - b).abs() < 512.0), "{at:?}");
         let points = s.smooth.points(1.0, 1e4, 2000);

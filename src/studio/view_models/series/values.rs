@@ -1,18 +1,18 @@
-//! A curve of any length in bounded memory, which draws in time of the screen's width.
+//! A curve of any length in bounded memory, which can be drawn in time proportional to the screen's width.
 //!
-//! The newest values are held as they are, and by the extremes of eight at a time. The whole run is held by the
-//! extremes of stretches of equal length, so that no peak is ever lost: when there are too many stretches, neighbours
-//! are joined and every stretch is twice as long from then on. A run of any length takes the same memory; what was
-//! folded is in the file of a run that is kept.
+//! The newest values are stored exactly, and as the extremes of eight at a time. The whole run is stored as the
+//! extremes of ranges of equal length, so that no peak is ever lost: if there are too many ranges, neighbours are
+//! merged and every range is twice as long from then on. A run of any length takes the same memory; for a run that is
+//! kept, the exact values are in its file.
 
-/// Values of an entry of the level above the newest values.
+/// The number of values of an entry at the level above the newest values.
 pub(super) const FAN: usize = 8;
-/// Values that are held in full at least, and twice as many at most.
+/// The smallest number of values that are stored exactly; the largest is twice as many.
 const HELD: usize = 1 << 17;
-/// Stretches of the whole run at most.
+/// The largest number of ranges of the whole run.
 const STRETCHES: usize = 1 << 15;
 
-/// The least and the largest of some values.
+/// The smallest and the largest of some values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub min: f32,
@@ -33,7 +33,7 @@ impl Span {
 #[derive(Clone, Debug)]
 pub(super) struct Tail<T> {
     pub held: Vec<T>,
-    /// Entries before the first that is held.
+    /// The number of entries before the first stored one.
     pub dropped: usize,
 }
 
@@ -65,13 +65,13 @@ impl<T: Copy> Tail<T> {
     }
 }
 
-/// Values that follow each other, by their extremes and by the mean of those that are numbers.
+/// Consecutive values, as their extremes and the mean of those that are not NaN.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stretch {
     pub span: Span,
-    /// Of logarithms where the curve averages these.
+    /// The mean of logarithms if the curve averages these.
     pub mean: f32,
-    /// Values in the mean.
+    /// The number of values in the mean.
     pub count: u32,
 }
 
@@ -88,13 +88,13 @@ impl Stretch {
     }
 }
 
-/// A run of any length as stretches of equal length.
+/// A run of any length as ranges of equal length.
 #[derive(Clone, Debug)]
 pub(super) struct Whole {
     pub held: Vec<Stretch>,
-    /// Values of a stretch.
+    /// The number of values in a range.
     pub width: usize,
-    /// Stretches that are held at most; even.
+    /// The largest number of ranges; even.
     pub most: usize,
 }
 
@@ -114,7 +114,7 @@ impl Whole {
         }
     }
 
-    /// Joins neighbours two by two, in place.
+    /// Merges neighbours in pairs, in place.
     fn join(&mut self) {
         let joined = self.held.len().div_ceil(2);
         for at in 0..joined {
@@ -126,7 +126,7 @@ impl Whole {
     }
 }
 
-/// Values at x = 1, 2, 3... The newest are held as they are, the whole run by its extremes.
+/// Values at x = 1, 2, 3... The newest are stored exactly, the whole run by its extremes.
 #[derive(Clone, Debug)]
 pub struct Series {
     pub(super) values: Tail<f32>,
@@ -145,8 +145,8 @@ impl Default for Series {
 }
 
 impl Series {
-    /// A curve that holds so many values in full and so many stretches; the first a multiple of [`FAN`], the second
-    /// even.
+    /// A curve that stores this many values exactly and this many ranges; the first is a multiple of [`FAN`], the
+    /// second even.
     pub(super) const fn holding(held: usize, stretches: usize) -> Self {
         Self {
             values: Tail { held: Vec::new(), dropped: 0 },
@@ -172,19 +172,19 @@ impl Series {
         self.values.held.last().copied()
     }
 
-    /// The newest values, as many as are held: all of a run of up to 131 072 steps.
+    /// The newest values that are stored exactly: all of a run of up to 131 072 steps.
     #[must_use]
     pub fn values(&self) -> &[f32] {
         &self.values.held
     }
 
-    /// The value at a step from 1, where it is held.
+    /// The value at a step from 1, if it is stored exactly.
     #[must_use]
     pub fn at(&self, step: usize) -> Option<f32> {
         self.values.get(step.checked_sub(1)?)
     }
 
-    /// The value at a step from 1, or the mean of the stretch around it where no more is held.
+    /// The value at a step from 1, or the mean of the range that contains it if it is not stored exactly.
     #[must_use]
     pub fn near(&self, step: usize) -> Option<f32> {
         let index = step.checked_sub(1).filter(|i| *i < self.len())?;
@@ -202,7 +202,7 @@ impl Series {
         self.values.bytes_held() + self.eights.bytes_held() + whole
     }
 
-    /// What is averaged of a value; `None` where it is no number.
+    /// What is averaged for a value; `None` if it is NaN.
     pub(super) fn level(&self, value: f32) -> Option<f32> {
         let is_sound = value.is_finite() && (value > 0.0 || !self.is_geometric);
         is_sound.then(|| if self.is_geometric { value.ln() } else { value })
@@ -222,14 +222,14 @@ impl Series {
         self.whole.take(index, Stretch { span, mean: level.unwrap_or(0.0), count: u32::from(level.is_some()) });
     }
 
-    /// Points of the curve between two x, at most about `2 * pixels` of them, each stretch by its least and its
-    /// largest value.
+    /// Points of the curve between two x, at most about `2 * pixels` of them, with the smallest and the largest value
+    /// of each range.
     #[must_use]
     pub fn points(&self, from: f64, to: f64, pixels: usize) -> Vec<[f64; 2]> {
         if self.is_empty() || to < from {
             return Vec::new();
         }
-        // One entry more on each side, so that the line runs out of the picture.
+        // One more entry on each side, so that the line extends beyond the picture.
         let first = (from.floor().max(1.0) as usize).saturating_sub(2).min(self.len());
         let last = (to.ceil().max(0.0) as usize + 1).min(self.len());
         if first >= last {
@@ -261,7 +261,8 @@ impl Series {
             let to = (from + group).min(b);
             let Some(span) = (from..to).filter_map(&entry).reduce(Span::with) else { continue };
             let (start, end) = (from * width, (to * width).min(self.len()));
-            // The extremes are in the order in which the curve runs, so that the line does not go back and forth.
+            // The extremes are in the order in which the curve passes them, so that the line does not go back and
+            // forth.
             let is_rising = self.values.get(end - 1) >= self.values.get(start);
             let (y0, y1) = if is_rising { (span.min, span.max) } else { (span.max, span.min) };
             out.push([start as f64 + 1.0, f64::from(y0)]);
@@ -270,7 +271,7 @@ impl Series {
         out
     }
 
-    /// The least and the largest finite value between two x.
+    /// The smallest and the largest finite value between two x.
     #[must_use]
     pub fn extent(&self, from: f64, to: f64) -> Option<(f64, f64)> {
         let finite = self.points(from, to, 512).into_iter().map(|p| p[1]).filter(|y| y.is_finite());
@@ -288,13 +289,13 @@ mod tests {
         s
     }
 
-    /// A small curve: 64 values in full and 32 stretches.
+    /// A small curve: 64 exact values and 32 ranges.
     fn small() -> Series {
         Series::holding(64, 32)
     }
 
     #[test]
-    fn every_stretch_holds_the_extremes_of_what_it_spans() {
+    fn every_range_has_the_extremes_of_its_values() {
         let values: Vec<f32> = (0..5000u32).map(|i| ((i * 7919) % 1013) as f32).collect();
         let mut series = small();
         values.iter().for_each(|v| series.push(*v));
@@ -323,7 +324,7 @@ mod tests {
         assert!(series.values.held.len() <= 128 && series.whole.held.len() <= 32 && series.len() == 200_000);
         assert_eq!(series.extent(1.0, 2e5), exact.extent(1.0, 2e5));
         assert!(series.points(1.0, 2e5, 100).iter().any(|p| p[1] == 5000.0));
-        // The newest are exact, the oldest are there by their extremes.
+        // The newest values are exact, the oldest are represented by their extremes.
         assert_eq!(series.points(199_990.0, 2e5, 100), exact.points(199_990.0, 2e5, 100));
         assert!(series.points(1.0, 2000.0, 100).iter().any(|p| p[1] == 5000.0));
         assert_eq!((series.at(200_000), series.at(3), series.at(0)), (exact.at(200_000), None, None));
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peak_among_a_million_is_drawn() {
+    fn a_peak_among_a_million_values_is_drawn() {
         let mut values = vec![1.0; 1_000_000];
         values[654_321] = 9.0;
         let points = of(values).points(1.0, 1e6, 800);
@@ -353,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_are_drawn_as_they_are() {
+    fn few_points_are_drawn_exactly() {
         let series = of([3.0, 1.0, 2.0]);
         assert_eq!(series.points(0.0, 9.0, 100), [[1.0, 3.0], [2.0, 1.0], [3.0, 2.0]]);
         assert_eq!(series.extent(0.0, 9.0), Some((1.0, 3.0)));

@@ -1,4 +1,4 @@
-//! `attention`: a module of its own in PyTorch, products and a softmax in ONNX.
+//! `attention`: a separate module in PyTorch, products and a softmax in ONNX.
 
 use super::{At, Exported};
 use crate::model::layers::Attention;
@@ -53,12 +53,12 @@ struct Heads {
     g: AttentionGeometry,
     /// The name of the packed values.
     packed: String,
-    /// The beginning of the names of the constants.
+    /// The prefix of the names of the constants.
     angles: String,
 }
 
 impl Heads {
-    /// Gives the name of the output, `[batch, positions, width]`.
+    /// Returns the name of the output, `[batch, positions, width]`.
     fn attended(&self, w: &mut Writer) -> String {
         let g = &self.g;
         let [q, k, v] = [(0, g.heads), (g.heads, g.kv_heads), (g.heads + g.kv_heads, g.kv_heads)]
@@ -79,7 +79,7 @@ impl Heads {
         w.node("Reshape", &[&y, &shape], &[])
     }
 
-    /// So many heads from `first` on, out of the packed values.
+    /// This many heads from `first` on, out of the packed values.
     fn part(&self, w: &mut Writer, first: usize, count: usize) -> String {
         let g = &self.g;
         let columns = [first, first + count].map(|head| (head * g.head_dim) as i64);
@@ -96,7 +96,7 @@ impl Heads {
         w.node("Slice", &[x, &from, &to, &axes], &[])
     }
 
-    /// Pairs of features turned by their position's angles.
+    /// Pairs of features rotated by their position's angles.
     fn turned(&self, w: &mut Writer, x: String) -> String {
         let g = &self.g;
         if !g.rotary {
@@ -118,7 +118,7 @@ impl Heads {
         w.node("Concat", &[&first, &second], &[Attribute::Int("axis", -1)])
     }
 
-    /// Minus infinity where a key comes after its query, else zero.
+    /// Minus infinity if a key comes after its query, otherwise zero.
     fn later(&self, w: &mut Writer) -> String {
         let positions = self.g.positions as i64;
         let none = w.node("Constant", &[], &[Attribute::Float("value_float", f32::NEG_INFINITY)]);

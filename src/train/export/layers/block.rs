@@ -1,4 +1,4 @@
-//! `residual` and `repeat`; and the blocks of which an export has the layers of a path.
+//! `residual` and `repeat`; and the blocks that an export replaces by the layers of a path.
 
 use super::{At, Exported};
 use crate::model::Layer;
@@ -20,7 +20,7 @@ impl Exported for Residual {
     }
 }
 
-/// In ONNX it is written as often as it is applied.
+/// In ONNX its layers are repeated.
 impl Exported for Repeat {
     fn pytorch(&self, _layer: &Layer) -> String {
         format!("Repeat({}, ", self.times)
@@ -35,8 +35,8 @@ impl Exported for Repeat {
     }
 }
 
-/// A layer that chooses in any network: the class of its module in Python, which takes the choice first. ONNX gets the
-/// layers of a path in its place.
+/// A layer that chooses, in any network: the class of its module in Python, which has the choice as its first argument.
+/// ONNX gets the layers of a path instead.
 macro_rules! always_choosing {
     ($($Layer:ident: $class:literal),+) => {$(
         impl Exported for $Layer {

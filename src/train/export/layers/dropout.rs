@@ -1,4 +1,4 @@
-//! `dropout`, which is nothing at inference.
+//! `dropout`, which has no effect at inference.
 
 use super::{At, Exported};
 use crate::model::Layer;

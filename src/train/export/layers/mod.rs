@@ -1,4 +1,4 @@
-//! What each layer becomes elsewhere: a module of PyTorch, nodes of ONNX.
+//! The form of each layer in other programs: a module of PyTorch, nodes of ONNX.
 
 mod activation;
 mod affine;
@@ -16,21 +16,21 @@ use super::onnx_graph::Writer;
 use crate::model::layers::each_layer;
 use crate::model::{Choice, Choose, Layer, LayerId, Model};
 
-/// A layer in the formats of others.
+/// A layer in the formats of other programs.
 trait Exported {
-    /// The module in Python. Of a block it is the beginning, up to the list of the layers inside.
+    /// The module in Python. For a block it is the start, up to the list of the layers inside.
     fn pytorch(&self, layer: &Layer) -> String;
 
-    /// As [`Self::pytorch`], of a layer that chooses; `choice` is its choice in Python.
+    /// Like [`Self::pytorch`], for a layer that chooses; `choice` is its choice in Python.
     fn pytorch_choosing(&self, layer: &Layer, _choice: &str) -> String {
         self.pytorch(layer)
     }
 
-    /// Adds the nodes and gives the name of their output.
+    /// Adds the nodes and returns the name of their output.
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String;
 }
 
-/// Where a layer is applied.
+/// The context of a layer.
 struct At<'m> {
     model: &'m Model,
     layer: &'m Layer,
@@ -55,7 +55,7 @@ impl<'m> At<'m> {
     }
 }
 
-/// The module of a layer in Python; of a block its beginning.
+/// The module of a layer in Python; for a block its start.
 pub(super) fn pytorch(layer: &Layer, id: LayerId) -> String {
     let Some(Choice { how, evaluation, .. }) = layer.spec.choice() else {
         return each_layer!(&layer.spec, l => l.pytorch(layer));
@@ -69,7 +69,7 @@ pub(super) fn pytorch(layer: &Layer, id: LayerId) -> String {
     each_layer!(&layer.spec, l => l.pytorch_choosing(layer, &choice))
 }
 
-/// Adds the nodes of a layer and gives the name of their output.
+/// Adds the nodes of a layer and returns the name of their output.
 pub(super) fn onnx(w: &mut Writer, model: &Model, id: LayerId, x: String) -> String {
     let layer = model.layer(id);
     let at = At { model, layer, x };

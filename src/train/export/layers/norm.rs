@@ -34,7 +34,7 @@ impl Exported for RmsNorm {
     }
 
     fn onnx(&self, w: &mut Writer, at: At<'_>) -> String {
-        // Opset 17 has no node for the whole.
+        // Opset 17 has no node for the whole operation.
         let eps = w.node("Constant", &[], &[Attribute::Float("value_float", self.eps as f32)]);
         let squares = w.node("Mul", &[&at.x, &at.x], &[]);
         let mean = w.node("ReduceMean", &[&squares], &[Attribute::Ints("axes", vec![-1])]);

@@ -31,7 +31,7 @@ impl Exported for Parallel {
     }
 }
 
-/// A node of two inputs for each value behind the first.
+/// A node of two inputs for each value after the first.
 fn chained(w: &mut Writer, op: &str, names: &[&str]) -> String {
     names[1..].iter().fold(names[0].to_owned(), |joined, name| w.node(op, &[&joined, name], &[]))
 }

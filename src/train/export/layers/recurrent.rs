@@ -52,7 +52,7 @@ fn pytorch(of: Recurrent, layer: &Layer) -> String {
     format!("{name}({inputs}, {}, bidirectional={both}, last={last}{function})", of.units)
 }
 
-/// The order of ONNX's gates, as places among PyTorch's: `z r h`, and `i o f c`.
+/// The order of ONNX's gates, as indices of PyTorch's: `z r h`, and `i o f c`.
 const fn gate_order(cell: Cell) -> &'static [i64] {
     match cell {
         Cell::RnnTanh | Cell::RnnRelu => &[0],
@@ -61,8 +61,8 @@ const fn gate_order(cell: Cell) -> &'static [i64] {
     }
 }
 
-/// A parameter whose last axis counts gates of units, with the gates in ONNX's order on the second of three axes:
-/// `[1, gates, units]` of a bias, else `[1, gates units, values]`.
+/// A parameter whose last axis counts gates of units, with the gates in ONNX's order on the second of three axes: `[1,
+/// gates, units]` for a bias, otherwise `[1, gates units, values]`.
 fn gates_first(w: &mut Writer, name: &str, of: Recurrent, is_bias: bool) -> String {
     let units = of.units as i64;
     let turned =
@@ -76,7 +76,7 @@ fn gates_first(w: &mut Writer, name: &str, of: Recurrent, is_bias: bool) -> Stri
     w.node("Reshape", &[&ordered, &joined], &[])
 }
 
-/// ONNX's nodes take `[T, batch, values]`: not every runtime has their other layout.
+/// ONNX's nodes take `[T, batch, values]`, because not every runtime supports their other layout.
 fn onnx(of: Recurrent, w: &mut Writer, at: &At<'_>) -> String {
     let names: Vec<&str> = at.params().collect();
     let mut parts: [Vec<String>; 3] = Default::default();

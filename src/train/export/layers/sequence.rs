@@ -39,7 +39,7 @@ impl Exported for Position {
     }
 }
 
-/// What is added to a sequence, row by row.
+/// The rows that are added to a sequence.
 fn sinusoids(positions: usize, cols: usize) -> impl Iterator<Item = f32> {
     let op = AddSinusoids { n: 1, positions, cols };
     (0..positions * cols).map(move |i| {
@@ -60,7 +60,7 @@ impl Exported for Take {
     }
 }
 
-/// Positions and features of a layer's input.
+/// The number of positions and of features of a layer's input.
 fn sequence(layer: &Layer) -> [usize; 2] {
     [0, 1].map(|axis| layer.input.0.get(axis).copied().unwrap_or(1))
 }

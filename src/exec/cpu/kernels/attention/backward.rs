@@ -30,8 +30,8 @@ struct Tile {
 }
 
 /// Slots: dy, qkv, y, lse, counter, dx, work. Rows of queries are in `W` vectors. First phase: the gradients of
-/// queries, and each chunk's sums for keys and values; these are the gradients where there is one chunk. Second phase:
-/// the chunks are added in order.
+/// queries, and each chunk's sums for keys and values; these are the gradients if there is one chunk. Second phase: the
+/// chunks are added in order.
 #[inline(always)]
 pub unsafe fn attention_bwd<V: Vectors, const W: usize>(call: &Call, part: Part) {
     use crate::ops::slot::attention_bwd as slot;
@@ -256,7 +256,8 @@ impl Backward<'_> {
         }
     }
 
-    /// What a block of keys adds to the gradients of the tile's queries, and the tile to those of keys and values.
+    /// Adds the contribution of a block of keys to the gradients of the tile's queries, and that of the tile to the
+    /// gradients of keys and values.
     #[inline(always)]
     unsafe fn products_after<V: Vectors, const W: usize>(&self, tile: Tile, [key, count]: [usize; 2]) {
         let (g, at, n, width) = (&self.own.g, &self.own.at, W * LANES, padded(&self.own.g));

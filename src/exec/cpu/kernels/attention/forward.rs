@@ -1,4 +1,5 @@
-//! The forward pass: each tile of queries goes over its keys once, with the largest score and the sum so far.
+//! The forward pass: each tile of queries loops once over its keys, with the running maximum of the scores and the
+//! running sum.
 
 use super::head::{Own, TO_POWERS, TilePlace, Turn, Vectors, attending, exp2, transpose};
 use super::product::Product;
@@ -9,7 +10,7 @@ use crate::ops::{self, DROPOUT_GROUP, OpKind};
 use crate::select::cpu_attention::{KEYS, Scratch, Tiles, padded};
 use std::f32::consts::LN_2;
 
-/// What a thread works with.
+/// The data of a thread.
 struct Forward<'a> {
     qkv: *const f32,
     y: *mut f32,
@@ -17,7 +18,7 @@ struct Forward<'a> {
     own: Own<'a>,
 }
 
-/// The largest score so far of each query, as a power of two, and the sum of the exponentials.
+/// The running maximum of the scores of each query, as a power of two, and the running sum of the exponentials.
 #[derive(Clone, Copy)]
 struct State<V, const W: usize> {
     max: [V; W],
@@ -53,7 +54,7 @@ pub unsafe fn attention<V: Vectors, const W: usize>(call: &Call, part: Part) {
 }
 
 impl Forward<'_> {
-    /// Copies the keys and values of a head, the keys turned.
+    /// Copies the keys and values of a head; keys are rotated.
     #[inline(always)]
     unsafe fn pack<V: Vectors>(&self, sample: usize, head: usize) {
         let (g, [_, keys, values]) = (&self.own.g, self.own.g.columns(head));
@@ -94,7 +95,8 @@ impl Forward<'_> {
         }
     }
 
-    /// A block of keys, given by its first key and their number: scores, probabilities, and their share of the output.
+    /// Processes a block of keys, given by its first key and their number: scores, probabilities, and their
+    /// contribution to the output.
     #[inline(always)]
     unsafe fn block<V: Vectors, const W: usize>(
         &self,
@@ -154,7 +156,7 @@ impl Forward<'_> {
         }
     }
 
-    /// Which probabilities of a block are kept, for vector `w` of the queries; null where all are.
+    /// Which probabilities of a block are kept, for vector `w` of the queries; null if all are kept.
     #[inline(always)]
     unsafe fn kept(&self, tile: TilePlace, key: usize, w: usize) -> *const u16 {
         let Some(random) = &self.own.random else { return std::ptr::null() };
@@ -206,7 +208,7 @@ unsafe fn scale_rows<V: Vectors>(first: *mut f32, [rows, step]: [usize; 2], fact
     }
 }
 
-/// A vector of scores; those that the mask leaves out become negative infinity, in memory too.
+/// Loads a vector of scores; masked ones become negative infinity, in memory too.
 #[inline(always)]
 unsafe fn masked<V: Vectors>(scores: *mut f32, mask: u16) -> V {
     // SAFETY: the caller has a vector of scores there.

@@ -1,5 +1,5 @@
-//! What the forward pass and the derivative do with the rows of a head: copies that turn them by their position, and
-//! transposes; and the random numbers of a tile of queries.
+//! Shared code of the forward pass and the derivative for the rows of a head: copies with rotary embedding, transposes,
+//! and the random numbers of a tile of queries.
 
 use crate::exec::cpu::call::Call;
 use crate::exec::cpu::kernels::dropout::words;
@@ -12,7 +12,7 @@ use crate::ops::{AttentionGeometry, dropout_threshold};
 use crate::select::Isa;
 use crate::select::cpu_attention::Scratch;
 
-/// An instruction set's vectors for elementary functions, with those for products.
+/// An instruction set's vectors for elementary functions and for products.
 pub trait Vectors: Lanes {
     const ISA: Isa;
     type Wide: Vector;
@@ -35,8 +35,8 @@ impl Vectors for lanes::Avx512 {
     type Wide = <machine::Avx512Full as Machine>::V;
 }
 
-/// The angles of all positions, `[positions, 2, head_dim / 2]`: the bits of cosines and of sines. None where nothing is
-/// turned.
+/// The angles of all positions, `[positions, 2, head_dim / 2]`: the bits of cosines and of sines. Empty without rotary
+/// embedding.
 #[must_use]
 pub fn angles(g: &AttentionGeometry) -> Box<[i32]> {
     let pairs = g.head_dim / 2;
@@ -49,25 +49,25 @@ pub fn angles(g: &AttentionGeometry) -> Box<[i32]> {
 /// How a row is copied.
 #[derive(Clone, Copy)]
 pub struct Turn {
-    /// The angles of the row's position; null where it is not turned.
+    /// The angles of the row's position; null without rotary embedding.
     pub angles: *const f32,
-    /// Whether it is turned back.
+    /// Whether it is rotated back.
     pub is_back: bool,
     pub scale: f32,
 }
 
 impl Turn {
-    /// A copy as it is.
+    /// A plain copy.
     pub const NONE: Self = Self { angles: std::ptr::null(), is_back: false, scale: 1.0 };
 
-    /// The turn of a position by a table of [`angles`].
+    /// The rotation for a position, from a table of [`angles`].
     pub fn at(g: &AttentionGeometry, table: &[i32], position: usize) -> Self {
         let pairs = 2 * (g.head_dim / 2);
         let angles = if g.rotary { table[position * pairs..].as_ptr().cast() } else { std::ptr::null() };
         Self { angles, ..Self::NONE }
     }
 
-    /// Copies a row of `d` features, scaled and turned.
+    /// Copies a row of `d` features, scaled and rotated.
     ///
     /// # Safety
     /// Both rows have `d` features, and the angles are those of `d / 2` pairs.
@@ -99,7 +99,7 @@ impl Turn {
 /// Transposes: `to[column * to_step + row] = from[row * from_step + column]`.
 ///
 /// # Safety
-/// Runs where `V` may be used; both are valid for the dimensions.
+/// Runs only if `V` may be used; both are valid for the dimensions.
 #[inline(always)]
 pub unsafe fn transpose<V: Vector>(
     (from, from_step): (*const f32, usize),
@@ -113,10 +113,10 @@ pub unsafe fn transpose<V: Vector>(
     }
 }
 
-/// What each thread has for itself, in both directions.
+/// The data of one thread, in both directions.
 pub struct Own<'a> {
     pub g: AttentionGeometry,
-    /// The thread's scratch memory, and where it holds what.
+    /// The thread's scratch memory, and the offsets of its parts.
     pub work: *mut f32,
     pub at: Scratch,
     pub angles: &'a [i32],
@@ -141,15 +141,15 @@ pub struct Random {
     stream: u32,
     threshold: u32,
     groups: usize,
-    /// What is kept is multiplied by this.
+    /// The factor of kept probabilities.
     pub scale: f32,
 }
 
 impl Random {
-    /// `None` where nothing is dropped.
+    /// `None` without dropout.
     ///
     /// # Safety
-    /// The counter holds two numbers where something is dropped.
+    /// With dropout, the counter holds two numbers.
     pub unsafe fn new(g: &AttentionGeometry, counter: *const i64) -> Option<Self> {
         let rate = g.dropout.get();
         let (threshold, scale) = (dropout_threshold(rate), (1.0 / (1.0 - rate)) as f32);
@@ -164,7 +164,7 @@ impl Random {
     /// each row.
     ///
     /// # Safety
-    /// `kept` has room for a group of keys.
+    /// `kept` has space for a group of keys.
     #[inline(always)]
     pub unsafe fn kept(&self, row: usize, group: usize, kept: *mut u16) {
         for place in 0..LANES {
@@ -185,13 +185,13 @@ impl Random {
     }
 }
 
-/// The lanes whose query attends to `key`, where lane 0 is the query at `first`.
+/// The lanes whose query attends to `key`; lane 0 is the query at `first`.
 #[inline(always)]
 pub fn attending(causal: bool, key: usize, first: usize) -> u16 {
     if causal && key > first { (0xffff_u32 << (key - first).min(LANES)) as u16 } else { u16::MAX }
 }
 
-/// A tile of queries: its head among those of a sample, and its first position.
+/// A tile of queries: the index of its head within a sample, and its first position.
 #[derive(Clone, Copy)]
 pub struct TilePlace {
     pub sample: usize,
@@ -199,14 +199,14 @@ pub struct TilePlace {
     pub first: usize,
 }
 
-/// What scores are multiplied by besides [`AttentionGeometry::scale`], so that probabilities are powers of two.
+/// The factor of scores in addition to [`AttentionGeometry::scale`], so that probabilities are powers of two.
 pub const TO_POWERS: f32 = std::f32::consts::LOG2_E;
 
-/// `2^y` for `y` up to about 0, within 1 unit in the last place; NaN for NaN. It is 0 where it would be below the
-/// normal numbers, with which many processors are slow: every masked score would be.
+/// `2^y` for `y` up to about 0, within 1 unit in the last place; NaN for NaN. Results below the normal numbers are 0,
+/// because denormal numbers are slow on many processors, and every masked score would be one.
 #[inline(always)]
 pub fn exp2(y: f32) -> f32 {
-    /// Adding it rounds to the nearest whole number, which then is in the low bits of the sum.
+    /// Adding it rounds to the nearest whole number, which is then in the low bits of the sum.
     const ROUND: f32 = 12_582_912.0;
     const LEAST: f32 = -126.0;
     let at = if y < LEAST { LEAST } else { y };
@@ -215,7 +215,7 @@ pub fn exp2(y: f32) -> f32 {
     // 2^r on |r| <= 1/2, 2e-9.
     let p = polynomial!(r;
         1.534_580_7e-4, 1.339_993_1e-3, 9.618_489e-3, 5.550_328_7e-2, 2.402_264_7e-1, 6.931_472e-1, 1.0);
-    // The low bits of `shifted` are the power of two; they move into the exponent, and all others out.
+    // The low bits of `shifted` are the power of two; the shift moves them into the exponent and discards the others.
     let power = f32::from_bits(p.to_bits().wrapping_add(shifted.to_bits() << 23));
     if y < LEAST { 0.0 } else { power }
 }

@@ -1,14 +1,15 @@
-//! Attention of positions to positions without a matrix of all scores (Dao and others, *FlashAttention*, 2022), and its
-//! derivative.
+//! Attention without a matrix of all scores (Dao and others, *FlashAttention*, 2022), and its derivative.
 //!
-//! Each lane of a vector works on one query of a tile of 16 or 32, so that the largest score, the sum and the
-//! probabilities of each query are a lane's own, and keys and values are broadcast from a copy of the head's, whatever
-//! its number of features. Scores are made for a block of keys ([`KEYS`](crate::select::cpu_attention::KEYS)) at a
-//! time and stay in the first-level cache; keys that come after every query of a tile are skipped.
+//! Each lane of a vector processes one query of a tile of 16 or 32, so that the maximum score, the sum and the
+//! probabilities of each query stay in one lane. Keys and values are broadcast from a copy of those of the head; this
+//! works for any number of features. Scores are computed for one block of keys
+//! ([`KEYS`](crate::select::cpu_attention::KEYS)) at a time and stay in the first-level cache; keys that come after
+//! every query of a tile are skipped.
 //!
-//! Threads share tiles, and in the derivative heads of keys and values. Their gradients are summed by one thread, head
-//! by head and tile by tile in order; where there are few heads, in chunks whose number depends on the shape alone and
-//! whose sums are added in order. Products use fused multiply-add where there is one.
+//! Threads share tiles, and, in the derivative, heads of keys and values. The gradients of keys and values are summed
+//! by one thread, head by head and tile by tile, in order; if there are few heads, they are summed in chunks, whose
+//! number depends only on the shape, and the chunks are added in order. Products use fused multiply-add if the
+//! instruction set has it.
 
 mod backward;
 mod forward;

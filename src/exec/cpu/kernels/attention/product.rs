@@ -2,11 +2,11 @@
 
 use crate::exec::cpu::kernels::gemm::simd::Vector;
 
-/// `c[row, column] = sum over k of a[row, k] b[k, column]`. Steps count elements.
+/// `c[row, column] = sum over k of a[row, k] b[k, column]`. Strides count elements.
 #[derive(Clone, Copy)]
 pub struct Product {
     pub a: *const f32,
-    /// From one row of `a` to the next, and from one `k` to the next.
+    /// The strides between rows of `a`, and between successive `k`.
     pub a_steps: [usize; 2],
     pub b: *const f32,
     pub b_step: usize,
@@ -14,7 +14,7 @@ pub struct Product {
     pub c_step: usize,
     /// Terms of each sum.
     pub depth: usize,
-    /// Adds to what `c` holds.
+    /// Whether to add to the contents of `c`.
     pub add: bool,
 }
 
@@ -22,7 +22,7 @@ impl Product {
     /// Computes `rows` rows of `columns` columns, a multiple of the vector's lanes.
     ///
     /// # Safety
-    /// Runs where `V` may be used. All pointers are valid for the dimensions; `c` overlaps neither factor.
+    /// Runs only if `V` may be used. All pointers are valid for the dimensions; `c` overlaps neither factor.
     #[inline(always)]
     pub unsafe fn run<V: Vector>(&self, rows: usize, columns: usize) {
         let mut column = 0;

@@ -1,7 +1,7 @@
 //! Forward convolution and the gradient of its input.
 //!
-//! Phase 0 rearranges the weight into panels of columns (transposed and in the order of the taps, for the gradient);
-//! phase 1 computes the output stripe by stripe: the stripe's input is copied with its padding, unless there is none,
+//! Phase 0 rearranges the weight into panels of columns (for the gradient, transposed and in the order of the taps).
+//! Phase 1 computes the output stripe by stripe: the stripe's input is copied with its padding, unless there is none,
 //! and its pixels are the rows of tiles.
 
 use super::super::gemm::finish;
@@ -15,14 +15,14 @@ use crate::ops::{ConvGeometry, Epilogue, slot::product as slot};
 use crate::select::cpu_conv::{Correlation, class_rows, stripe};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 
-/// Numbers of the table's head, and of each class's head before its segments and taps.
+/// The number of entries in the table's header, and in each class's header before its segments and taps.
 const HEAD: usize = 8;
 const CLASS_HEAD: usize = 8;
 
-/// The table of a correlation. Head: classes, in place, first column, columns of a row, stripes, depth, elements of a
+/// The table of a correlation. Header: classes, in place, first column, columns of a row, stripes, depth, elements of a
 /// stripe, unused. Then for each stripe its first input row and number of rows. Then for each class: first row, first
-/// column, rows, columns, segments, elements of a segment, first row in the packed weight, taps; where each segment
-/// starts from a pixel's place, in elements; the weight's tap for each of its taps.
+/// column, rows, columns, segments, elements of a segment, first row in the packed weight, taps; the offset of each
+/// segment from a pixel, in elements; the weight's tap for each of its taps.
 pub fn table(c: &Correlation) -> Box<[i32]> {
     let (first_column, pitch) = c.pitch();
     let stripes = c.stripes();
@@ -86,7 +86,7 @@ struct Sizes {
 /// Runs one part.
 ///
 /// # Safety
-/// As for [`crate::exec::cpu::call::KernelFn`], where the instruction set is available.
+/// As for [`crate::exec::cpu::call::KernelFn`], and the instruction set is available.
 #[inline(always)]
 pub unsafe fn run<M: Machine>(g: &ConvGeometry, epilogue: &Epilogue, backward: bool, call: &Call, part: Part) {
     let s = if backward {
@@ -199,7 +199,7 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
             let (image, index) = (unit / stripes, unit % stripes);
             let (row_from, row_to) = stripe(s.out_dims[0], stripes, index);
             let x = x.add(image * s.in_dims[0] * s.in_dims[1] * s.in_c);
-            // Where input row 0, column `first_column` is, or would be.
+            // The address of input row 0, column `first_column`, even if it is outside the copied rows.
             let origin = if in_place {
                 x
             } else {

@@ -1,8 +1,8 @@
 //! Convolutions over images `[n, h, w, c]` with weights `[kh, kw, c / groups, f]`: forward, gradient of the input,
 //! gradient of the weight.
 //!
-//! All three are matrix products whose left operand is never built: the rows of `a` are addresses in an image with its
-//! padding written out, and the reduction runs over the filter's positions (see [`crate::select::cpu_conv`]). The
+//! All three are matrix products whose left operand is never built: the rows of `a` are addresses in an image that
+//! includes its padding, and the reduction runs over the filter's positions (see [`crate::select::cpu_conv`]). The
 //! innermost kernel is that of the matrix products.
 
 mod correlate;
@@ -15,7 +15,7 @@ use crate::ops::{self, OpKind};
 use crate::select::Isa;
 use crate::select::cpu_conv::{Correlation, is_parallel};
 
-/// The kernel of a convolution for an instruction set; none for other operations.
+/// The kernel of a convolution for an instruction set; `None` for other operations.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let (table, phases) = match op {
@@ -30,7 +30,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Runs one part of a convolution.
 ///
 /// # Safety
-/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), and the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     // SAFETY: the caller's contract.

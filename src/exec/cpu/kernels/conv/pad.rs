@@ -1,6 +1,6 @@
-//! Images with their padding written out.
+//! Copies of images that include their padding.
 
-/// The window of an image that is copied: rows and columns may be outside, where zeros are written.
+/// The window of an image to copy: rows and columns outside the image are filled with zeros.
 pub struct Window {
     /// Rows, columns and channels of the image.
     pub h: usize,
@@ -25,7 +25,7 @@ pub unsafe fn copy(from: *const f32, to: *mut f32, win: &Window) {
     let first = (-column).clamp(0, columns as isize) as usize;
     let last = (w as isize - column).clamp(first as isize, columns as isize) as usize;
     for r in 0..rows {
-        // SAFETY: the row is inside `to`; what is copied is inside the image.
+        // SAFETY: the row is inside `to`, and the copied elements are inside the image.
         unsafe {
             let to = to.add(r * columns * c);
             let source = row + r as isize;

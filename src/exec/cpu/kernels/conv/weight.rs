@@ -1,9 +1,9 @@
 //! The gradient of a convolution's weight.
 //!
 //! `dw[tap, c, f]` sums, over all output pixels, input pixels at the tap times `dy`: a product with a long reduction
-//! and a small result. Small results are summed in chunks of the batch, each into memory of its own, that a second
-//! phase adds up in order; large ones are shared among threads by tiles. The taps along a row, together with their
-//! channels, are consecutive in memory, so that they are the rows of one tile.
+//! and a small result. Small results are summed in chunks of the batch, each with its own memory, which a second phase
+//! adds in order; large ones are shared among threads by tiles. The taps along a row, together with their channels, are
+//! consecutive in memory, so that they are the rows of one tile.
 
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
@@ -14,24 +14,24 @@ use crate::ops::{ConvGeometry, slot::product as slot};
 use crate::select::cpu_conv::{WeightPlan, weight_plan};
 use crate::select::cpu_gemm::{stretch, tile_shape};
 
-/// Phases: one, or two where chunks have sums of their own.
+/// The number of phases: one, or two if chunks have separate sums.
 pub fn phases(g: &ConvGeometry) -> usize {
     if weight_plan(g).chunks > 1 { 2 } else { 1 }
 }
 
-/// Where the input of each output row of a group of images starts, in elements.
+/// The offset of the input of each output row of a group of images, in elements.
 pub fn table(g: &ConvGeometry) -> Box<[i32]> {
     let plan = weight_plan(g);
     let starts = (0..plan.images).flat_map(|i| (0..g.ho).map(move |row| (i, row)));
     starts.map(|(i, row)| ((i * plan.padded[0] + row * g.stride[0]) * plan.padded[1] * g.c) as i32).collect()
 }
 
-/// The products of one group of images: for each row of taps, each its channels (one or all taps of the row), by
+/// The products of one group of images: for each row of taps, its channels (of one tap or of all taps of the row), by
 /// panels.
 struct Rows {
-    /// Products: rows of taps, or single taps; times groups.
+    /// The number of products: rows of taps, or single taps, times groups.
     products: usize,
-    /// Rows of one product, cut into tiles.
+    /// Rows of one product, divided into tiles.
     m: usize,
     tiles: usize,
     panels: usize,
@@ -40,7 +40,7 @@ struct Rows {
 /// Runs one part.
 ///
 /// # Safety
-/// As for [`crate::exec::cpu::call::KernelFn`], where the instruction set is available.
+/// As for [`crate::exec::cpu::call::KernelFn`], and the instruction set is available.
 #[inline(always)]
 pub unsafe fn run<M: Machine>(g: &ConvGeometry, accumulate: bool, call: &Call, part: Part) {
     let plan = weight_plan(g);
@@ -151,7 +151,7 @@ unsafe fn sum_group<M: Machine>(
             ..Tile::EMPTY
         };
         for unit in units {
-            // Tiles of a panel follow each other, so that its columns of `dy` stay in the cache.
+            // The tiles of a panel are processed consecutively, so that its columns of `dy` stay in the cache.
             let (tile, panel, product) =
                 (unit % rows.tiles, unit / rows.tiles % rows.panels, unit / rows.tiles / rows.panels);
             let (taps, conv_group) =

@@ -1,5 +1,5 @@
-//! Activation functions and derivatives that take too long to be done in the innermost kernel: a second pass over a
-//! tile that has just been stored, while it is in the first-level cache.
+//! Activation functions and derivatives that are too slow for the innermost kernel: a second pass over a tile that has
+//! just been stored, while it is in the first-level cache.
 
 use super::micro::{Finish, Tile};
 use super::simd::{MAX_LANES, Vector};
@@ -7,7 +7,7 @@ use crate::exec::cpu::kernels::math;
 use crate::model::Activation;
 use crate::ops::Epilogue;
 
-/// The part of an epilogue that is left after the innermost kernel.
+/// The part of an epilogue that remains after the innermost kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     act: Option<Activation>,
@@ -27,10 +27,10 @@ pub fn split(epilogue: &Epilogue) -> (Finish, Option<Rest>) {
 }
 
 impl Rest {
-    /// Does the rest on a stored tile of `rows` rows and `vectors` vectors.
+    /// Applies the rest to a stored tile of `rows` rows and `vectors` vectors.
     ///
     /// # Safety
-    /// Runs where `V` may be used; the tile's `c` and, for a derivative, `saved` are valid.
+    /// Runs only if `V` may be used; the tile's `c` and, for a derivative, `saved` are valid.
     #[inline(always)]
     pub unsafe fn apply<V: Vector>(self, t: &Tile, rows: usize, vectors: usize) {
         // SAFETY: the tile is the caller's.

@@ -1,4 +1,4 @@
-//! The kernels of each instruction set, gathered in tables by tile size.
+//! The kernels of each instruction set, in tables by tile size.
 
 use super::micro::{MicroFn, Tile, micro};
 use super::simd::{Plain, Vector};
@@ -9,11 +9,11 @@ use crate::select::Isa;
 pub trait Machine {
     const ISA: Isa;
     type V: Vector;
-    /// What functions of each element are computed with.
+    /// The type that elementary functions are computed with.
     type L: Lanes;
-    /// Kernels by rows less one and vectors less one, for `a` with rows anywhere.
+    /// Kernels by rows minus one and vectors minus one, for `a` with rows at arbitrary addresses.
     const ROWS: &'static [[MicroFn; 2]];
-    /// Likewise for `a` with consecutive rows.
+    /// The same for `a` with consecutive rows.
     const COLUMN: &'static [[MicroFn; 2]];
 }
 
@@ -27,8 +27,8 @@ macro_rules! for_machine {
 }
 pub(in crate::exec::cpu::kernels) use for_machine;
 
-/// Makes a machine of a kernel for tiles and its vectors: for each number of rows the kernels of one and of two of
-/// them, without and with a column.
+/// Makes a machine of a kernel for tiles and its vectors: for each number of rows, the kernels of one and of two
+/// vectors, with and without consecutive rows.
 macro_rules! machine {
     ($machine:ident, $isa:expr, $kernel:ident, $vectors:ty, $lanes:ty, $($rows:literal)*) => {
         impl Machine for $machine {

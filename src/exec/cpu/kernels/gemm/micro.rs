@@ -1,9 +1,9 @@
-//! The innermost kernel: a tile of the product kept in registers while the reduction runs.
+//! The innermost kernel: a tile of the product is kept in registers during the reduction.
 //!
-//! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, its `a` elements
-//! are broadcast; the reduction index runs over segments, each a stretch of equal length that starts somewhere else in
-//! `a` (the taps of a convolution), while `b` simply continues. What is done to the finished elements is done in
-//! registers, but for functions that take long: see [`super::finish`].
+//! One kernel serves products and convolutions. Its `b` rows are vectors over the columns of the tile, and its `a`
+//! elements are broadcast. The reduction index runs over segments of equal length, each of which starts at its own
+//! offset in `a` (the taps of a convolution), while `b` is contiguous. The epilogue is applied in registers, except for
+//! slow functions: see [`super::finish`].
 
 #![allow(
     clippy::needless_range_loop,
@@ -12,10 +12,10 @@
 
 use super::simd::Vector;
 
-/// The most rows of any tile.
+/// The largest number of rows of a tile.
 pub const MAX_ROWS: usize = 14;
 
-/// What the kernel itself does to finished elements, after the bias.
+/// What the kernel itself applies to finished elements, after the bias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     None,
@@ -30,24 +30,24 @@ pub enum Finish {
 pub struct Tile {
     /// First element of each row of `a` (segment offset 0); with consecutive rows (`COLUMN`) only the first counts.
     pub a: [*const f32; MAX_ROWS],
-    /// From one reduction index to the next within a segment of `a`.
+    /// The stride between successive reduction indices within a segment of `a`.
     pub a_step: usize,
-    /// Where each segment starts in `a`.
+    /// The offset of each segment in `a`.
     pub segments: *const i32,
     pub segment_count: usize,
     /// Reduction indices in each segment.
     pub segment_len: usize,
     /// The tile's first column of the first row of `b`.
     pub b: *const f32,
-    /// From one row of `b` to the next.
+    /// The stride between rows of `b`.
     pub b_step: usize,
-    /// Columns in the last vector, `1..=LANES`; only these are read of `b` and written.
+    /// Columns in the last vector, `1..=LANES`; only these are read from `b` and written.
     pub lanes: usize,
     /// The tile's first column in the output.
     pub c: *mut f32,
-    /// From `c` (and `z`, `saved`) to each row of the tile.
+    /// The offset from `c` (and `z`, `saved`) to each row of the tile.
     pub c_row: [usize; MAX_ROWS],
-    /// Start from what `c` holds instead of zero.
+    /// Start from the contents of `c` instead of zero.
     pub add: bool,
     /// One element for each column, or null.
     pub bias: *const f32,
@@ -59,7 +59,7 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// A tile of nothing, to be filled in.
+    /// An empty tile, to be filled in.
     pub const EMPTY: Self = Self {
         a: [std::ptr::null(); MAX_ROWS],
         a_step: 0,
@@ -86,8 +86,8 @@ pub type MicroFn = unsafe fn(&Tile);
 /// first.
 ///
 /// # Safety
-/// Runs where `V` may be used. All pointers of the tile are valid for its dimensions; the output overlaps no input but
-/// `saved`.
+/// Runs only if `V` may be used. All pointers of the tile are valid for its dimensions; the output overlaps no input
+/// except `saved`.
 #[inline(always)]
 pub unsafe fn micro<V: Vector, const ROWS: usize, const VECTORS: usize, const COLUMN: bool>(t: &Tile) {
     // SAFETY: every access stays inside the tile's operands, as the caller promises.

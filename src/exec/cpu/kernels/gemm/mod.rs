@@ -1,10 +1,10 @@
-//! Matrix products `c [m, n] = a b` with everything that is fused with them.
+//! Matrix products `c [m, n] = a b` with their epilogues.
 //!
 //! The output is divided into tiles that fit the registers ([`micro`]), of nearly equal height, in panels of columns. A
 //! thread computes a range of tiles, panel by panel, so that a panel of `b` stays in its first-level cache. If the
 //! layout of `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), the thread that needs a panel rearranges
 //! it first. `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a
-//! separate phase. Every element is summed in a fixed order, whatever the number of threads.
+//! separate phase. Every element is summed in a fixed order, independently of the number of threads.
 
 pub(super) mod finish;
 pub(super) mod machine;
@@ -22,7 +22,7 @@ use crate::ops::{Gemm, OpKind, Trans, slot::product as slot};
 use crate::select::Isa;
 use crate::select::cpu_gemm::{GemmBlocking, PARALLEL_US, cost_us, gemm_blocking, stretch};
 
-/// The kernel of a product for an instruction set; none for other operations.
+/// The kernel of a product for an instruction set; `None` for other operations.
 #[must_use]
 pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
     let OpKind::Gemm(g) = op else { return None };
@@ -35,7 +35,7 @@ pub fn resolve(op: &OpKind, isa: Isa, threads: usize) -> Option<KernelImpl> {
 /// Runs one part of a product.
 ///
 /// # Safety
-/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), and the instruction set is available.
 #[inline(always)]
 unsafe fn run<M: Machine>(call: &Call, part: Part) {
     let OpKind::Gemm(g) = &call.op else { return };
@@ -76,7 +76,7 @@ unsafe fn pack_a<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: Pa
     }
 }
 
-/// The first tile of the part that starts at `share` of `count` equal shares of the work.
+/// The first tile of share `share`, if the work is divided into `count` equal shares.
 fn first_tile(plan: GemmBlocking, last_vectors: usize, share: usize, count: usize) -> usize {
     let full = (plan.panels - 1) * plan.row_tiles;
     let units = 2 * full + last_vectors * plan.row_tiles;

@@ -1,13 +1,13 @@
-//! Rearrangement of operands into the order in which the innermost kernel reads them.
+//! Rearranges operands into the order in which the innermost kernel reads them.
 
 use super::simd::{MAX_LANES, Vector};
 
-/// Copies `rows` rows of `width` elements, `stride` apart, to rows of `vectors` vectors that follow each other; the
-/// rest of each is zero.
+/// Copies `rows` rows of `width` elements with a stride of `stride` to consecutive rows of `vectors` vectors; the rest
+/// of each row is zero.
 ///
 /// # Safety
-/// Runs where `V` may be used; `width` is `1..=vectors * LANES` and more than all vectors but one hold; `from` and `to`
-/// are valid for what is read and written.
+/// Runs only if `V` may be used; `width` is `1..=vectors * LANES`, and more than `vectors - 1` vectors hold; `from` and
+/// `to` are valid for what is read and written.
 #[inline(always)]
 pub unsafe fn copy_rows<V: Vector>(
     from: *const f32,
@@ -35,7 +35,7 @@ pub unsafe fn copy_rows<V: Vector>(
 /// elements are written for each `p`; those past `rows` repeat the last row.
 ///
 /// # Safety
-/// Runs where `V` may be used; `rows` and `keep` are `1..=LANES`; `from` and `to` are valid for what is read and
+/// Runs only if `V` may be used; `rows` and `keep` are `1..=LANES`; `from` and `to` are valid for what is read and
 /// written.
 #[inline(always)]
 pub unsafe fn transpose_rows<V: Vector>(

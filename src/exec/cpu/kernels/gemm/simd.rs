@@ -1,10 +1,9 @@
-//! Vectors as the matrix kernels see them: one trait, so that each kernel is written once and compiled for every
-//! instruction set.
+//! The vector trait of the matrix kernels, so that each kernel is written once and compiled for every instruction set.
 
 /// A vector of `f32` lanes.
 ///
 /// # Safety
-/// Every method may only run where the instruction set of the implementing type is available; the callers are all
+/// Every method may be called only if the instruction set of the implementing type is available; the callers are all
 /// inlined into functions compiled for it. Loads and stores need no alignment.
 pub trait Vector: Copy {
     /// Number of `f32` lanes.
@@ -26,9 +25,9 @@ pub trait Vector: Copy {
     unsafe fn store_mask(self, p: *mut f32, mask: Self::Mask);
     /// `self + other`.
     unsafe fn add(self, other: Self) -> Self;
-    /// `self + a b`, fused where the instruction set does so.
+    /// `self + a b`, fused if the instruction set does so.
     unsafe fn fma(self, a: Self, b: Self) -> Self;
-    /// Each lane `x` becomes `low x` where `key <= 0`, else `x`. NaN in `key` counts as above zero.
+    /// Each lane `x` becomes `low x` if `key <= 0`, otherwise `x`. NaN in `key` counts as above zero.
     unsafe fn scale_where_not_positive(self, key: Self, low: f32) -> Self;
     /// `max(x, 0)` for each lane; NaN stays.
     unsafe fn relu(self) -> Self;
@@ -36,7 +35,7 @@ pub trait Vector: Copy {
     unsafe fn transpose(rows: &mut [Self; MAX_LANES]);
 }
 
-/// The most lanes of any [`Vector`].
+/// The largest number of lanes of any [`Vector`].
 pub const MAX_LANES: usize = 16;
 
 /// Four lanes of plain code for any processor.

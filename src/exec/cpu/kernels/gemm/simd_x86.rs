@@ -11,10 +11,10 @@ pub struct Avx2(__m256);
 #[derive(Clone, Copy)]
 pub struct Avx512(__m512);
 
-/// A window of eight words from here starts with any number of set words.
+/// A window of eight words that starts here has any required number of set words at its start.
 static MASK_WORDS: [i32; 16] = [-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0];
 
-/// What both widths compute by one intrinsic of their own.
+/// Methods that have a corresponding intrinsic in both widths.
 macro_rules! arithmetic {
     ($add:ident, $fmadd:ident, $max:ident, $setzero:ident) => {
         #[inline(always)]
@@ -27,13 +27,13 @@ macro_rules! arithmetic {
         }
         #[inline(always)]
         unsafe fn relu(self) -> Self {
-            // The second operand is the result where one is NaN.
+            // The result is the second operand if one of them is NaN.
             Self($max($setzero(), self.0))
         }
     };
 }
 
-// The bodies hold one kind of unsafe operation, intrinsics on values or on the caller's pointers, under the trait's
+// The bodies contain one kind of unsafe operation, intrinsics on values or on the caller's pointers, under the trait's
 // contract.
 #[allow(unsafe_op_in_unsafe_fn)]
 impl Vector for Avx2 {
@@ -62,7 +62,7 @@ impl Vector for Avx2 {
     }
     #[inline(always)]
     unsafe fn store_mask(self, p: *mut f32, mask: Self::Mask) {
-        // Masked stores are slow on some processors, full ones nowhere.
+        // Masked stores are slow on some processors; full stores are fast on all of them.
         if mask.1 {
             _mm256_storeu_ps(p, self.0);
         } else {

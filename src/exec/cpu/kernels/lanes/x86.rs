@@ -45,7 +45,7 @@ fn below(n: usize) -> u16 {
     ((1u32 << n.min(LANES)) - 1) as u16
 }
 
-/// Folds the halves of a register onto each other with an operation on pairs `(lower, upper)`, down to one lane.
+/// Combines the halves of a register with an operation on pairs `(lower, upper)`, down to one lane.
 macro_rules! fold {
     ($eight:expr, $four_op:ident) => {{
         let eight = $eight;
@@ -56,15 +56,15 @@ macro_rules! fold {
     }};
 }
 
-/// The larger of each pair, the first where they do not compare: the instruction gives its second operand then.
+/// The larger of each pair, the first one if they cannot be compared: then the instruction returns its second operand.
 #[inline(always)]
 unsafe fn larger(a: __m128, b: __m128) -> __m128 {
     // SAFETY: the baseline has it.
     unsafe { _mm_max_ps(b, a) }
 }
 
-// In all of the following the calls are sound because the type is only used where the processor has AVX-512, and memory
-// is as the trait's contract promises.
+// In all of the following the calls are sound because the type is used only if the processor has AVX-512, and pointers
+// satisfy the trait's contract.
 impl Lanes for Avx512 {
     type Mask = __mmask16;
 

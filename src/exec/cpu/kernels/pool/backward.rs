@@ -1,4 +1,4 @@
-//! Gradients of pooling: each output's gradient is handed to the positions of its window.
+//! Gradients of pooling: each output's gradient is distributed over the positions of its window.
 
 use super::window::{Index, Span, extent, for_channels, for_window};
 use crate::exec::cpu::call::{Call, Part};
@@ -14,9 +14,9 @@ fn covering(g: &PoolGeometry, axis: usize, at: usize) -> Range<usize> {
     from..(place / g.stride[axis] + 1).min(outs)
 }
 
-/// How an output's gradient is shared among the positions of its window.
+/// How an output's gradient is distributed over the positions of its window.
 trait Share<V: Lanes> {
-    /// What is read once for an output.
+    /// The data that are read once for an output.
     type Held: Copy;
 
     /// Reads `n` channels of the output element `at`.
@@ -29,7 +29,7 @@ trait Share<V: Lanes> {
     fn of(&self, held: Self::Held, place: usize) -> V;
 }
 
-/// All to the position that was chosen.
+/// The chosen position gets all of it.
 struct Chosen {
     dy: *const f32,
     index: Index,
@@ -51,7 +51,7 @@ impl<V: Lanes> Share<V> for Chosen {
     }
 }
 
-/// An equal part to each.
+/// Each position gets an equal part.
 struct Equal<V> {
     dy: *const f32,
     part: V,
@@ -77,8 +77,8 @@ fn are_apart(g: &PoolGeometry) -> bool {
     g.stride[0] >= g.size[0] && g.stride[1] >= g.size[1]
 }
 
-/// Writes `dx` where windows do not overlap: each output writes its window. An output row owns the rows of the input
-/// from its windows' first to the next ones' first.
+/// Writes `dx` if windows do not overlap: each output writes its window. An output row owns the input rows from the
+/// first row of its windows up to the first row of the next ones.
 ///
 /// # Safety
 /// `dx [n, h, w, c]` is writable, and the outputs exist.
@@ -135,7 +135,7 @@ unsafe fn hand_out<V: Lanes, S: Share<V>, const K: usize>(
     }
 }
 
-/// Writes `dx` where windows overlap: each element of the input sums its shares in the outputs that cover it.
+/// Writes `dx` if windows overlap: each element of the input sums its shares in the outputs that cover it.
 ///
 /// # Safety
 /// As for [`spread`].
@@ -147,7 +147,7 @@ unsafe fn gather<V: Lanes, S: Share<V>>(share: &S, g: &PoolGeometry, dx: *mut f3
         let rows = covering(g, 0, iy);
         let mut cols = 0..0;
         for ix in 0..g.w {
-            // As `covering` has it, without its divisions.
+            // The same as `covering`, without its divisions.
             let across = ix + g.padding[1];
             while cols.start * g.stride[1] + g.size[1] <= across {
                 cols.start += 1;

@@ -50,7 +50,8 @@ impl Index {
     }
 }
 
-/// Copies `n` values, at most 16, in pieces of fixed sizes: a call for a few bytes would take longer than the rest.
+/// Copies `n` values, at most 16, in pieces of fixed sizes: a function call for a few bytes would take longer than
+/// everything else.
 #[inline(always)]
 unsafe fn copy_some<T: Copy>(from: *const T, to: *mut T, n: usize) {
     let mut done = 0;
@@ -77,7 +78,7 @@ unsafe fn copy_some<T: Copy>(from: *const T, to: *mut T, n: usize) {
     }
 }
 
-/// Runs `$body` for every stretch of `$n` channels from `$c` on; `$n` is a constant 16 but for the last.
+/// Runs `$body` for every group of `$n` channels from `$c` on; `$n` is the constant 16 except for the last group.
 macro_rules! for_channels {
     ($channels:expr, |$c:ident, $n:ident| $body:block) => {{
         let mut $c = 0;
@@ -95,8 +96,8 @@ macro_rules! for_channels {
 
 pub(super) use for_channels;
 
-/// Calls `$function` for a window with its size as constant parameters where it is whole and of a common size, with
-/// zeros otherwise.
+/// Calls `$function` for a window, with its size as constant parameters if it is inside the image and of a common size,
+/// and with zeros otherwise.
 macro_rules! for_window {
     ($g:expr, $down:expr, $across:expr, $function:ident::<$($type:ty),*>($($argument:expr),*)) => {
         match ($g.size, $down.len == $g.size[0] && $across.len == $g.size[1]) {
@@ -120,19 +121,19 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// The span of output `out`'s window along `axis`.
+    /// The range of input positions of output `out`'s window along `axis`.
     #[inline(always)]
     pub(super) fn new(g: &PoolGeometry, axis: usize, out: usize) -> Self {
         let (start, padding) = (out * g.stride[axis], g.padding[axis]);
         let size = [g.h, g.w][axis];
         let place = padding.saturating_sub(start);
         let end = (size + padding).saturating_sub(start).min(g.size[axis]);
-        // A window that is all padding has no positions.
+        // A window that consists only of padding has no positions.
         Self { input: (start + place - padding).min(size - 1), place, len: end.saturating_sub(place) }
     }
 }
 
-/// Positions of a window down and across: `K` where it is not zero.
+/// Positions of a window down and across: `K` if it is not zero.
 #[inline(always)]
 pub(super) fn extent<const K: usize>([down, across]: [Span; 2]) -> (usize, usize) {
     if K > 0 { (K, K) } else { (down.len, across.len) }

@@ -22,16 +22,16 @@ struct Walk<'a> {
     dhidden: *mut f32,
     /// The packed weight.
     packed: *const f32,
-    /// `[batch, units]`: the gradient of the state that passes to the position before.
+    /// `[batch, units]`: the gradient of the state that passes to the preceding position.
     carry: *mut f32,
-    /// Likewise that of the inner value, of an LSTM.
+    /// The same for the inner value of an LSTM.
     carry_inner: *mut f32,
 }
 
 /// Runs one part of a phase.
 ///
 /// # Safety
-/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), and the instruction set is available.
 #[inline(always)]
 pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
     let OpKind::RecurrenceBwd(op) = &call.op else { return };
@@ -72,7 +72,7 @@ pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
 }
 
 impl Walk<'_> {
-    /// The gradients of a sample's gates after so many steps.
+    /// The gradients of a sample's gates at a step.
     #[inline(always)]
     unsafe fn functions<V: Lanes>(&self, sample: usize, step: usize) {
         let (g, units, wide) = (self.g, self.g.units, self.g.wide());

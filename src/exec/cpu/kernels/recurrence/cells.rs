@@ -6,26 +6,26 @@ use crate::model::Cell;
 
 /// The rows of a sample at a position.
 pub struct Forward {
-    /// The input part of the gates, which may be in the place of `gates`.
+    /// The input part of the gates, which may share the memory of `gates`.
     pub input: *const f32,
-    /// What the functions are taken of, but for a GRU's last gate; receives their values.
+    /// The arguments of the functions, except for the last gate of a GRU; receives the functions' values.
     pub gates: *mut f32,
     /// A GRU's product for the last gate; receives an LSTM's `c'`.
     pub inner: *mut f32,
-    /// The inner values of the position before, where there is one.
+    /// The inner values of the preceding position, if there is one.
     pub previous: Option<*const f32>,
-    /// The state before.
+    /// The preceding state.
     pub state: *const f32,
-    /// Where the new state goes: to the next position, and to the output.
+    /// The destinations of the new state: for the next position, and in the output.
     pub next: Option<*mut f32>,
     pub y: Option<*mut f32>,
     pub units: usize,
 }
 
-/// The functions of a position.
+/// Computes the functions of a position.
 ///
 /// # Safety
-/// Every row that the cell uses holds as many numbers as it has units, or gates of units.
+/// Every row that the cell uses has a number for each unit, or for each gate of each unit.
 #[inline(always)]
 pub unsafe fn forward<V: Lanes>(cell: Cell, rows: &Forward) {
     let units = rows.units;
@@ -64,7 +64,7 @@ pub unsafe fn forward<V: Lanes>(cell: Cell, rows: &Forward) {
     }
 }
 
-/// Puts a function in the place of its argument, for some units of a gate.
+/// Replaces arguments by the function's values, for some units of a gate.
 #[inline(always)]
 unsafe fn function<V: Lanes>(rows: &Forward, gate: usize, j: usize, n: usize, f: impl Fn(f32) -> f32) -> V {
     // SAFETY: promised by the caller.
@@ -85,7 +85,7 @@ fn sigmoid_slope<V: Lanes>(y: V) -> V {
 /// The derivative of the hyperbolic tangent at its value.
 #[inline(always)]
 fn tanh_slope<V: Lanes>(y: V) -> V {
-    // Both factors keep their digits where the square would be nearly 1.
+    // Both factors keep their digits when the square is close to 1.
     (V::splat(1.0) - y) * (V::splat(1.0) + y)
 }
 
@@ -93,25 +93,25 @@ fn tanh_slope<V: Lanes>(y: V) -> V {
 pub struct Backward {
     pub gates: *const f32,
     pub inner: *const f32,
-    /// The inner values of the position before, where there is one.
+    /// The inner values of the preceding position, if there is one.
     pub previous: Option<*const f32>,
-    /// The state before.
+    /// The preceding state.
     pub state: *const f32,
-    /// The gradient of the state from the output, where it is given at this position.
+    /// The gradient of the state from the output, if the output includes this position.
     pub dy: Option<*const f32>,
-    /// The gradients of the state and of the inner value from the position behind, where there is one; they receive
-    /// those for the position before, without what comes through the product.
+    /// The gradients of the state and of the inner value from the following position, if there is one; they receive
+    /// those for the preceding position, without the part that passes through the product.
     pub carry: *mut f32,
     pub carry_inner: *mut f32,
     pub is_last: bool,
-    /// Receives the gradients of the input part, which may be in the place of `gates`.
+    /// Receives the gradients of the input part, which may share the memory of `gates`.
     pub dx: *mut f32,
-    /// Receives those of the state's product, where they are others.
+    /// Receives the gradients of the state's product, if they differ from those.
     pub dhidden: *mut f32,
     pub units: usize,
 }
 
-/// The derivative of a position.
+/// Computes the derivative of a position.
 ///
 /// # Safety
 /// As for [`forward`].
@@ -165,7 +165,7 @@ pub unsafe fn backward<V: Lanes>(cell: Cell, rows: &Backward) {
 }
 
 impl Backward {
-    /// The gradient of the new state: from the output, and from the position behind.
+    /// The gradient of the new state: from the output, and from the following position.
     #[inline(always)]
     unsafe fn gradient<V: Lanes>(&self, j: usize, n: usize) -> V {
         // SAFETY: promised by the caller.

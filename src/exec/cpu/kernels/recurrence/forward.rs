@@ -29,7 +29,7 @@ struct Walk<'a> {
 /// Runs one part of a phase.
 ///
 /// # Safety
-/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), where the instruction set is available.
+/// As for [`KernelFn`](crate::exec::cpu::call::KernelFn), and the instruction set is available.
 #[inline(always)]
 pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
     let OpKind::Recurrence(op) = &call.op else { return };
@@ -66,8 +66,8 @@ pub unsafe fn run<M: Machine>(call: &Call, part: Part) {
 }
 
 impl Walk<'_> {
-    /// Adds the products of the states before a step to the input part of the gates; at the first step, which has no
-    /// state before it, only the bias.
+    /// Adds the products of the preceding states to the input part of the gates; at the first step, which has no
+    /// preceding state, only the bias.
     #[inline(always)]
     unsafe fn products<M: Machine>(&self, first: usize, count: usize, step: usize) {
         let (g, units, wide) = (self.g, self.g.units, self.g.wide());
@@ -103,7 +103,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The functions of the gates of a sample after so many steps, and its new state.
+    /// Computes the functions of a sample's gates at a step, and its new state.
     #[inline(always)]
     unsafe fn functions<V: Lanes>(&self, sample: usize, step: usize) {
         let (g, units, wide) = (self.g, self.g.units, self.g.wide());

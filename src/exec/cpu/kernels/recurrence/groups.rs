@@ -9,13 +9,13 @@ use crate::select::Isa;
 use crate::select::cpu_gemm::stretch;
 use crate::select::cpu_recurrence::samples_together;
 
-/// The row of `[batch, positions]` of a sample after so many steps.
+/// The row of `[batch, positions]` for a sample at a step.
 pub(super) const fn row(g: &RecurrenceGeometry, sample: usize, step: usize) -> usize {
     sample * g.positions + if g.reverse { g.positions - 1 - step } else { step }
 }
 
-/// The groups of samples of a part that are processed together. Vector code is called in plain loops over them: a
-/// closure would be compiled without the instruction set's features.
+/// The groups of a part's samples that are processed together. Vector code is called in plain loops over them, because
+/// a closure would be compiled without the instruction set's features.
 pub(super) struct Groups {
     pub(super) from: usize,
     pub(super) samples: usize,
@@ -43,17 +43,17 @@ pub(super) struct PanelProduct {
     pub(super) depth: usize,
     /// Columns of the result.
     pub(super) columns: usize,
-    /// Whether the product is added to what is there.
+    /// Whether the product is added to the previous contents.
     pub(super) add: bool,
     /// One element for each column, or null.
     pub(super) bias: *const f32,
 }
 
 impl PanelProduct {
-    /// Computes the product of `count` rows; `a` gives where a row is and `c` where its result goes.
+    /// Computes the product of `count` rows; `a` returns the address of a row and `c` that of its result.
     ///
     /// # Safety
-    /// As for the matrix kernels: all rows and panels are as long as is said here.
+    /// As for the matrix kernels: all rows and panels have the declared lengths.
     #[inline(always)]
     pub(super) unsafe fn run<M: Machine>(
         &self,
@@ -78,7 +78,7 @@ impl PanelProduct {
                 let (row0, rows) = stretch(count, tiles, tile);
                 for i in 0..rows {
                     t.a[i] = a(row0 + i);
-                    // Offsets are whole numbers of elements within one buffer, whose rows rise.
+                    // Offsets are whole numbers of elements within one buffer, whose rows are in rising order.
                     t.c_row[i] = (c(row0 + i) as usize - base as usize) / size_of::<f32>();
                 }
                 // SAFETY: the caller promises the rows, the panels and the result.

@@ -1,10 +1,11 @@
 //! Recurrent layers: the loop over the positions, forward and backward.
 //!
-//! Both have two phases. In the first all threads rearrange the weight into panels, in which the matrix kernels read it
-//! ([`pack`]). In the second each thread takes samples of its own through all positions, some tiles of samples
-//! together, so that threads need not meet at a position ([`forward`], [`backward`]): at each position the state of
-//! these samples is multiplied with the panels, and the functions of the gates follow while their arguments are in the
-//! cache ([`cells`]). Every element is summed in one order, whatever the number of threads.
+//! Both have two phases. In the first, all threads rearrange the weight into panels in the order that the matrix
+//! kernels read ([`pack`]). In the second, each thread processes its own samples at all positions, some tiles of
+//! samples together, so that threads do not synchronise at every position ([`forward`], [`backward`]): at each position
+//! the state of these samples is multiplied with the panels, and the functions of the gates follow while their
+//! arguments are in the cache ([`cells`]). Every element is summed in a fixed order, independently of the number of
+//! threads.
 
 mod backward;
 mod cells;

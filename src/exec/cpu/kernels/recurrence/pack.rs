@@ -7,11 +7,11 @@ use crate::exec::cpu::call::Part;
 use crate::ops::RecurrenceGeometry;
 use crate::select::cpu_recurrence::{added_columns, panels, panels_back};
 
-/// Packs this part's share of the panels of `weight [units, wide]`: each holds `units` rows of a tile's columns, of
-/// which those past the last are zero.
+/// Packs this part's share of the panels of `weight [units, wide]`: each contains `units` rows of a tile's columns;
+/// columns past the last are zero.
 ///
 /// # Safety
-/// The weight and `to` are as the geometry says.
+/// The weight and `to` have the sizes of the geometry.
 #[inline(always)]
 pub unsafe fn pack<M: Machine>(g: &RecurrenceGeometry, weight: *const f32, to: *mut f32, part: Part) {
     let columns = 2 * M::V::LANES;
@@ -41,14 +41,14 @@ pub unsafe fn pack<M: Machine>(g: &RecurrenceGeometry, weight: *const f32, to: *
     }
 }
 
-/// Packs this part's share of the panels of the transposed weight: each holds `wide` rows of a tile's columns.
+/// Packs this part's share of the panels of the transposed weight: each contains `wide` rows of a tile's columns.
 ///
 /// # Safety
 /// As for [`pack`].
 #[inline(always)]
 pub unsafe fn pack_back<M: Machine>(g: &RecurrenceGeometry, weight: *const f32, to: *mut f32, part: Part) {
     let (lanes, wide) = (M::V::LANES, g.wide());
-    // Half a panel at a time: a panel of many gates is long.
+    // Half a panel at a time, because a panel of many gates is long.
     let (from, end) = part.range(2 * panels_back(g, M::ISA), 1);
     for half in from..end {
         let first = half * lanes;

@@ -1,11 +1,11 @@
-//! What the plain loops reach memory through: buffers by slot, and the tail of a product.
+//! How plain loops access memory: buffers by slot, and the epilogue of a product.
 
 use super::real::Real;
 use crate::exec::cpu::call::Call;
 use crate::ops::Epilogue;
 
-/// The arguments of the call that is running. Made by [`super::run`] alone, whose contract vouches for every pointer in
-/// it.
+/// The arguments of the running call. Made only by [`super::run`], whose contract guarantees that every pointer is
+/// valid.
 #[derive(Clone, Copy)]
 pub(super) struct Args<'a> {
     call: &'a Call,
@@ -16,14 +16,15 @@ impl<'a> Args<'a> {
         Self { call }
     }
 
-    /// The buffer in slot `slot`. Elements are reached through [`Buf::get`] and [`Buf::set`], at indices within the
+    /// The buffer in slot `slot`. Elements are accessed with [`Buf::get`] and [`Buf::set`], at indices within the
     /// operation's dimensions.
     pub(super) fn buf<E: Copy>(self, slot: usize) -> Buf<E> {
         Buf(self.call.arg(slot))
     }
 }
 
-/// A bound buffer, or none. Read and written element by element, so that an output may share the memory of an input.
+/// An optional bound buffer. It is read and written element by element, so that an output may share the memory of an
+/// input.
 #[derive(Clone, Copy)]
 pub(super) struct Buf<E>(*mut E);
 
@@ -33,7 +34,7 @@ impl<E: Copy> Buf<E> {
         !self.0.is_null()
     }
 
-    /// A buffer of the plain loops' own, which must not move while it is used.
+    /// A buffer that belongs to the plain loops and must not move while it is used.
     pub(super) fn over(values: &mut [E]) -> Self {
         Self(values.as_mut_ptr())
     }
@@ -43,7 +44,7 @@ impl<E: Copy> Buf<E> {
         Self(self.0.wrapping_add(index))
     }
 
-    /// This buffer, or `other` where the slot is unused.
+    /// This buffer, or `other` if the slot is unused.
     pub(super) fn or(self, other: Self) -> Self {
         if self.is_bound() { self } else { other }
     }
@@ -63,19 +64,19 @@ impl<E: Copy> Buf<E> {
 }
 
 impl<T: Real> Buf<T> {
-    /// The element, or `default` where the slot is unused.
+    /// The element, or `default` if the slot is unused.
     pub(super) fn get_or(self, index: usize, default: T) -> T {
         if self.is_bound() { self.get(index) } else { default }
     }
 
-    /// Writes the element where the slot is used.
+    /// Writes the element if the slot is used.
     pub(super) fn put(self, index: usize, value: T) {
         if self.is_bound() {
             self.set(index, value);
         }
     }
 
-    /// Writes `value`, or adds it to what is there.
+    /// Writes `value`, or adds it to the previous value.
     pub(super) fn store(self, index: usize, value: T, accumulate: bool) {
         if self.is_bound() {
             self.set(index, if accumulate { self.get(index) + value } else { value });
@@ -83,7 +84,7 @@ impl<T: Real> Buf<T> {
     }
 }
 
-/// The tail of a product or convolution: slots `bias [n]`, `saved [m, n]`, `c [m, n]`, `z [m, n]`.
+/// The epilogue of a product or convolution: slots `bias [n]`, `saved [m, n]`, `c [m, n]`, `z [m, n]`.
 #[derive(Clone, Copy)]
 pub(super) struct Tail<T> {
     bias: Buf<T>,
@@ -107,7 +108,7 @@ impl<T: Real> Tail<T> {
         }
     }
 
-    /// Finishes and stores element `index`, of column `col`, from its sum of products.
+    /// Applies the epilogue to element `index`, in column `col`, from its sum of products, and stores it.
     pub(super) fn store(self, index: usize, col: usize, sum: T) {
         let mut value = if self.accumulate { self.c.get(index) + sum } else { sum };
         if self.epilogue.bias {

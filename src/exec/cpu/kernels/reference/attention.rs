@@ -42,7 +42,7 @@ impl<T: Real> Features<T> {
         Self { values, head_dim: g.head_dim }
     }
 
-    /// Turns every position's pairs of features by its angles, or back.
+    /// Rotates the pairs of features of every position by its angles, or back.
     fn turned(mut self, g: &AttentionGeometry, is_back: bool) -> Self {
         let half = g.head_dim / 2;
         for position in 0..if g.rotary { g.positions } else { 0 } {
@@ -62,7 +62,7 @@ fn dot<T: Real>(a: &[T], b: &[T]) -> T {
     a.iter().zip(b).fold(T::ZERO, |sum, (a, b)| sum + *a * *b)
 }
 
-/// The queries, keys and values of a head for one sample, queries and keys turned.
+/// The queries, keys and values of a head for one sample, queries and keys rotated.
 fn head_of<T: Real>(
     g: &AttentionGeometry,
     packed: impl Fn(usize) -> T,
@@ -72,14 +72,14 @@ fn head_of<T: Real>(
     [q.turned(g, false), k.turned(g, false), v]
 }
 
-/// The scaled scores of a query, one for each key that it attends to: probabilities go with two to their power, as
-/// kernels have it.
+/// The scaled scores of a query, one for each key that it attends to; probabilities are proportional to two to the
+/// power of them, as in the kernels.
 fn scores<T: Real>(g: &AttentionGeometry, q: &Features<T>, k: &Features<T>, position: usize) -> Vec<T> {
     let (scale, to_powers) = (T::of(g.scale()), T::of(LOG2_E));
     (0..g.keys(position)).map(|key| dot(q.of(position), k.of(key)) * scale * to_powers).collect()
 }
 
-/// Two to a power; kernels give 0 where that is below the normal numbers.
+/// Two to a power; kernels give 0 if that is below the normal numbers.
 fn exp2<T: Real>(power: T) -> T {
     (power * T::of(LN_2)).exp().zero_below_normal()
 }
@@ -94,7 +94,7 @@ fn softmax<T: Real>(scores: &[T]) -> (Vec<T>, T) {
     (terms.iter().map(|term| (*term / sum).within(0.0, 1.0)).collect(), lse)
 }
 
-/// What the probabilities of a row are multiplied by: 0 where they are dropped.
+/// The factors of the probabilities of a row: 0 for dropped ones.
 struct Kept {
     counter: [i64; 2],
     rate: f64,
@@ -182,11 +182,11 @@ fn attention_bwd<T: Real>(args: Args, g: &AttentionGeometry) {
     }
 }
 
-/// The probabilities of one head for one sample, `[positions, positions]`, from the packed values
-/// `[batch, positions, packed]` of a step: a row for each query, 0 where it does not attend. Nothing is dropped.
+/// The probabilities of one head for one sample, `[positions, positions]`, from the packed values `[batch, positions,
+/// packed]` of a step: a row for each query, 0 for keys that it does not attend to. Dropout is not applied.
 ///
 /// # Panics
-/// Where `packed` is shorter than the samples up to this one, or there is no such head.
+/// If `packed` does not contain this sample, or the head does not exist.
 #[must_use]
 pub fn attention_map(g: &AttentionGeometry, packed: &[f32], sample: usize, head: usize) -> Vec<f32> {
     let [q, k, _] = head_of(g, |i| f64::from(packed[i]), [sample, head]);
@@ -204,7 +204,7 @@ mod tests {
     use crate::ops::Scalar;
 
     #[test]
-    fn a_map_has_rows_of_probabilities_and_nothing_of_the_future() {
+    fn rows_of_a_causal_map_are_probabilities_without_later_positions() {
         let g = AttentionGeometry {
             batch: 2,
             positions: 3,
@@ -216,7 +216,7 @@ mod tests {
             dropout: Scalar::new(0.5),
             stream: 0,
         };
-        // Queries and keys of the second sample are such that scores are multiples of ln 3 for head 1.
+        // Queries and keys of the second sample are chosen so that scores are multiples of ln 3 for head 1.
         let (s, ln3) = (2f64.sqrt() as f32, 3f64.ln() as f32);
         let mut packed = vec![0.0; 2 * 3 * g.packed()];
         for (position, key) in [0.0, 1.0, 2.0].into_iter().enumerate() {

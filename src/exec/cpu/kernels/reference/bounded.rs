@@ -1,9 +1,9 @@
-//! Numbers that carry a bound for their rounding error: the reference kernels run on them, and every result then says
-//! how far a kernel in a lower precision may be from it.
+//! Numbers that carry a bound for their rounding error: the reference kernels run on them, and each result then
+//! includes the largest possible error of a kernel in a lower precision.
 //!
 //! This is a running error analysis (Higham, *Accuracy and Stability of Numerical Algorithms*, section 3.3): each
-//! operation adds what it rounds by, and passes on what its operands are off by, to first order and above where the
-//! operation is not linear.
+//! operation adds its own rounding error and propagates the errors of its operands, to first order, and as an upper
+//! bound if the operation is not linear.
 
 use crate::exec::cpu::kernels::reference::real::Real;
 use crate::model::Activation;
@@ -17,9 +17,9 @@ use std::ops::{Add, Div, Mul, Neg, Sub};
 #[repr(C)]
 pub struct Bounded<const SUM: i32, const PRODUCT: i32> {
     pub value: f64,
-    /// At least 0; infinite where nothing can be said.
+    /// At least 0; infinite if there is no bound.
     pub error: f64,
-    /// The sum of the squares of the terms that were added up to this number.
+    /// The sum of the squares of the terms that were added to give this number.
     squares: f64,
 }
 
@@ -27,20 +27,20 @@ thread_local! {
     static UNDECIDED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The number of comparisons on this thread since the last call whose outcome rounding may change; the count starts
-/// again at 0.
+/// The number of comparisons on this thread since the last call whose outcome rounding may change; the count is reset
+/// to 0.
 pub fn take_undecided() -> u64 {
     UNDECIDED.replace(0)
 }
 
-/// How far the partial sums of another order are from those of this one, as a share of the root of the sum of squared
-/// terms. No order of up to nine terms is farther away; of more terms, one order in thirty million is: the partial sums
-/// of a random order are a bridge from zero to the whole sum, which leaves its middle line by `x` roots with
-/// probability `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019,
-/// take orders as random).
+/// The largest difference between the partial sums of two orders of addition, as a multiple of the root of the sum of
+/// squared terms. No order of up to nine terms exceeds it; for more terms, one order in thirty million does: the
+/// partial sums of a random order form a bridge from zero to the whole sum, which deviates from its mean by `x` roots
+/// with probability `2 exp(-2 x^2)` (Higham and Mary, *A new approach to probabilistic rounding error analysis*, 2019,
+/// consider orders random).
 const OTHER_ORDERS: f64 = 3.0;
 
-/// A bound for the second derivative of a smooth activation, and for the derivative of what is saved of it.
+/// A bound for the second derivative of a smooth activation, and for the derivative with respect to its saved value.
 const CURVATURE: f64 = 1.0;
 /// The largest slope of a smooth activation: 1.129 of GELU.
 const STEEPEST: f64 = 1.13;
@@ -50,52 +50,51 @@ const SLOPES: f64 = 1.26;
 impl<const SUM: i32, const PRODUCT: i32> Bounded<SUM, PRODUCT> {
     /// The unit roundoff of a sum.
     const U: f64 = power_of_two(-SUM);
-    /// What a product is off by, relative to itself: its own rounding and that of both operands where they are rounded.
+    /// The relative error of a product: its own rounding and that of both operands if they are rounded.
     const OF_PRODUCT: f64 = if PRODUCT < SUM { 2.0 * power_of_two(-PRODUCT) + Self::U } else { Self::U };
 
-    /// A value that the kernel reads as it is.
+    /// A value that the kernel reads without rounding.
     #[must_use]
     pub const fn exact(value: f64) -> Self {
         Self::off(value, 0.0)
     }
 
-    /// A single term that is off by at most `error`.
+    /// A single term with an error of at most `error`.
     #[must_use]
     pub const fn off(value: f64, error: f64) -> Self {
         Self { value, error, squares: value * value }
     }
 
-    /// The number as others read it: a single term, whatever it was added up from.
+    /// The number as its readers use it: a single term, even if it is a sum.
     #[must_use]
     pub const fn stored(self) -> Self {
         Self::off(self.value, self.error)
     }
 
-    /// Half the distance between the smallest numbers of the kernel's type: what a result below its normal numbers is
-    /// rounded by.
+    /// Half the smallest number of the kernel's type: the rounding error of results below its normal numbers.
     const UNDERFLOW: f64 = if SUM == 24 { power_of_two(-150) } else { f64::from_bits(1) };
     /// The smallest normal number of the kernel's type.
     const NORMAL: f64 = if SUM == 24 { power_of_two(-126) } else { f64::MIN_POSITIVE };
 
-    /// What one rounding of a result of this size adds.
+    /// The error of rounding a result of this size once.
     fn rounding(value: f64) -> f64 {
         Self::U * value.abs() + Self::underflow(value)
     }
 
-    /// What rounding a result of this size adds because it is below the normal numbers: there even a number that a
-    /// power of two scales may lose digits.
+    /// The rounding error of a result of this size that is due to denormal numbers: even scaling by a power of two may
+    /// lose digits there.
     fn underflow(value: f64) -> f64 {
         if value != 0.0 && value.abs() < Self::NORMAL { Self::UNDERFLOW } else { 0.0 }
     }
 
-    /// The value, where its error is at most `error` besides `units` roundings of the value's size.
+    /// The value with an error of at most `error`, plus `units` roundings of the value's size.
     fn rounded(value: f64, error: f64, units: f64) -> Self {
-        // Zero times an error without bound is not known.
+        // Zero times an unbounded error is unknown.
         let error = if error.is_nan() { f64::INFINITY } else { error };
         Self::off(value, error + units * Self::rounding(value))
     }
 
-    /// True of 0 and of powers of two that are exact: what they multiply is not rounded where it is a normal number.
+    /// True for 0 and for exact powers of two: products with them are not rounded if the result is a normal number.
     fn only_scales(self) -> bool {
         self.error == 0.0 && (self.value == 0.0 || self.value.abs().to_bits() & 0x000f_ffff_ffff_ffff == 0)
     }
@@ -121,8 +120,7 @@ impl<const SUM: i32, const PRODUCT: i32> PartialOrd for Bounded<SUM, PRODUCT> {
 impl<const SUM: i32, const PRODUCT: i32> Add for Bounded<SUM, PRODUCT> {
     type Output = Self;
 
-    /// Adding an exact zero rounds nothing. Kernels add their terms in orders of their own, whose partial sums may be
-    /// larger than these.
+    /// Adding an exact zero causes no rounding. Kernels may add their terms in another order, with larger partial sums.
     fn add(self, b: Self) -> Self {
         let value = self.value + b.value;
         let squares = self.squares + b.squares;
@@ -163,7 +161,7 @@ impl<const SUM: i32, const PRODUCT: i32> Mul for Bounded<SUM, PRODUCT> {
         } else {
             (Self::OF_PRODUCT / Self::U) * Self::rounding(value)
         };
-        // Zero times an operand without bound is not known.
+        // Zero times an operand without a bound is unknown.
         Self::off(value, if error.is_nan() { f64::INFINITY } else { error + rounding })
     }
 }
@@ -187,7 +185,7 @@ impl<const SUM: i32, const PRODUCT: i32> Div for Bounded<SUM, PRODUCT> {
 impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
     const ZERO: Self = Self::exact(0.0);
 
-    /// A constant of the kernel, which holds it in its own type.
+    /// A constant of the kernel, which is rounded to the kernel's type.
     fn of(value: f64) -> Self {
         let is_held = f64::from(value as f32) == value;
         Self::off(value, if is_held { 0.0 } else { Self::U * value.abs() })
@@ -218,13 +216,12 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self { value: self.value.abs(), ..self }
     }
 
-    /// Kernels add squares up, so that their variance is not negative either, whatever it is off by: the divisor is at
-    /// least `eps`.
+    /// Kernels add squares, so that their variance is not negative for any error: the divisor is at least `eps`.
     fn rstd(self, eps: f64) -> Self {
         let of = |variance: f64| 1.0 / (variance + eps).sqrt();
         let value = of(self.value);
         let (most, least) = (of((self.value - self.error).max(0.0)), of(self.value + self.error));
-        // A sum, a root, a quotient, and `eps` in the kernel's own type.
+        // A sum, a root, a quotient, and `eps` in the kernel's type.
         const UNITS: f64 = 8.0;
         let error = (most - value).max(value - least);
         Self::off(value, error + UNITS * Self::rounding(most))
@@ -236,7 +233,7 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self::rounded((-self.value).exp().ln_1p(), steepest * self.error, 8.0)
     }
 
-    /// The number may be off by as much inside the limits; beyond them it is a constant of the kernel.
+    /// Inside the limits the number's error is unchanged; beyond them it is a constant of the kernel.
     fn clamped(self, most: f64) -> Self {
         let limit = Self::of(most);
         let size = self.value.abs();
@@ -270,7 +267,7 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         Self::off(self.value, self.error + rounding)
     }
 
-    /// Either side is as far away as the interval is long, and a rounding beyond its ends.
+    /// The error is at most the distance to either side of the interval, plus rounding beyond its ends.
     fn within(self, low: f64, high: f64) -> Self {
         let range = (self.value - low).max(high - self.value).max(0.0);
         let limit = range + 4.0 * Self::rounding(low.abs().max(high.abs()));
@@ -289,7 +286,8 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
             Activation::Gelu | Activation::Silu | Activation::Sigmoid | Activation::Tanh => {
                 let saved = if func.saves_output() { value } else { self.value };
                 let passed = saved.act_grad(func).abs() * e + 0.5 * CURVATURE * e * e;
-                // A function that is bounded moves by no more than its range, and none by more than its steepest slope.
+                // A bounded function changes by no more than its range, and every function by no more than its steepest
+                // slope allows.
                 let range = if func.saves_output() { 2.0 } else { f64::INFINITY };
                 Self::rounded(value, passed.min(STEEPEST * e).min(range), 4.0)
             }
@@ -299,11 +297,11 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
     fn act_grad(self, func: Activation) -> Self {
         let value = self.value.act_grad(func);
         match func {
-            // Where rounding decides the sign, the derivative may be that of either side.
+            // If rounding decides the sign, the derivative may be that of either side.
             Activation::Relu | Activation::LeakyRelu => {
                 let jump = if func == Activation::Relu { 1.0 } else { 0.99 };
                 let error = if self.error > 0.0 && self.value.abs() <= self.error { jump } else { 0.0 };
-                // 0 and 1 are held exactly, 0.01 is not.
+                // 0 and 1 are exact in the kernel's type, 0.01 is not.
                 let is_rounded = value != 0.0 && value != 1.0;
                 Self::rounded(value, error, f64::from(u8::from(is_rounded)))
             }
@@ -318,13 +316,13 @@ impl<const SUM: i32, const PRODUCT: i32> Real for Bounded<SUM, PRODUCT> {
         }
     }
 
-    /// The larger of two may be either, and is off by no more than both.
+    /// The maximum may be either number, and its error is at most the larger of both errors.
     fn larger(self, other: Self) -> Self {
         let larger = if other.value > self.value || other.value.is_nan() { other } else { self };
         Self { error: self.error.max(other.error), ..larger }
     }
 
-    /// Where rounding decides the sign, it may be the other one.
+    /// If rounding decides the sign, the sign may be the opposite one.
     fn signum_or_zero(self) -> Self {
         let value = if self.value == 0.0 || self.value.is_nan() { self.value } else { self.value.signum() };
         Self::off(value, if self.error > 0.0 && self.value.abs() <= self.error { 1.0 + value.abs() } else { 0.0 })
@@ -344,10 +342,11 @@ mod tests {
     use super::*;
     use crate::model::Rng;
 
-    /// What `f32` kernels are off by.
+    /// The errors of `f32` kernels.
     type Single = Bounded<24, 24>;
 
-    /// A sum of products in `f32` stays within the bound, and uses a part of it that shows that the bound is not empty.
+    /// A sum of products in `f32` stays within the bound, and its error is large enough to show that the bound is not
+    /// trivial.
     #[test]
     fn dot_products_stay_within_their_bound() {
         let mut rng = Rng::new(7, 1);
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn what_rounding_decides_is_said() {
+    fn comparisons_that_rounding_may_change_are_counted() {
         let near = Single::off(1e-9, 1e-8);
         assert_eq!((near.signum_or_zero().value, near.signum_or_zero().error), (1.0, 2.0));
         assert_eq!(Single::off(0.0, 1e-8).signum_or_zero().error, 1.0);
@@ -381,7 +380,7 @@ mod tests {
         assert_eq!(Single::exact(-1e-9).signum_or_zero().error, 0.0);
         assert_eq!(near.act_grad(Activation::Relu).error, 1.0);
         assert_eq!(Single::exact(1e-9).act_grad(Activation::Relu).error, 0.0);
-        // A relu of what is clearly negative is exactly zero.
+        // A relu of a clearly negative number is exactly zero.
         assert_eq!(Single::off(-1.0, 1e-3).act(Activation::Relu).error, 0.0);
         take_undecided();
         assert!(!near.exceeds(Single::off(2e-9, 0.0)));
@@ -389,7 +388,7 @@ mod tests {
         assert_eq!((take_undecided(), take_undecided()), (1, 0));
     }
 
-    /// Two large terms that cancel at once here, and last in a kernel that adds them from the other end.
+    /// Two large terms that cancel immediately here, but last in a kernel that adds them in the opposite order.
     #[test]
     fn other_orders_of_a_sum_stay_within_its_bound() {
         let terms: Vec<f32> = [1e4, -1e4].into_iter().chain((1..8).map(|i| 1.0 / i as f32)).collect();
@@ -398,16 +397,16 @@ mod tests {
         let off = |narrow: f32| (f64::from(narrow) - wide.value).abs();
         let (here, elsewhere) = (off(sum(&mut terms.iter())), off(sum(&mut terms.iter().rev())));
         assert!(elsewhere > 100.0 * here && elsewhere <= wide.error, "{here} {elsewhere} {wide:?}");
-        // What is read again is one term.
+        // A number that was stored and read again is one term.
         assert!((wide.stored() + Single::exact(1.0)).error < 1e-5 + wide.error);
     }
 
     #[test]
-    fn slopes_limit_what_activations_pass_on() {
+    fn slopes_limit_the_errors_that_activations_propagate() {
         let far = Single::off(0.3, 1e3);
         for func in [Activation::Gelu, Activation::Silu, Activation::Sigmoid, Activation::Tanh] {
             assert!(far.act(func).error <= 1.14e3 && far.act_grad(func).error < 1.3, "{func:?}");
-            // No slope is larger than what is said of them.
+            // No slope exceeds the constant.
             let slopes = (-400..400).map(|i| {
                 let x = f64::from(i) * 0.02;
                 (if func.saves_output() { x.act(func) } else { x }).act_grad(func)
@@ -418,8 +417,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_result_limits_its_bound() {
-        // A variance of almost nothing beside its error: the root is at least that of eps.
+    fn the_known_range_of_a_result_limits_its_bound() {
+        // A variance that is small compared with its error: the root is at least that of eps.
         let scale = Single::off(1e-14, 1e-6).rstd(1e-4);
         assert!((scale.value - 100.0).abs() < 1e-3 && scale.error > 0.4 && scale.error < 0.6, "{scale:?}");
         let probability = Single::off(0.9, f64::INFINITY).within(0.0, 1.0);
@@ -430,15 +429,15 @@ mod tests {
     }
 
     #[test]
-    fn results_below_the_normal_numbers_are_rounded_by_more_than_their_share() {
+    fn denormal_results_have_larger_relative_rounding_errors() {
         let square = Single::exact(1e-22) * Single::exact(1e-22);
         assert!(square.error >= power_of_two(-150) && square.sqrt().error >= 3e-24, "{square:?}");
     }
 
-    /// The smallest number is a power of two, and what it is multiplied by is rounded all the same: to zero here, whose
-    /// sign is another one.
+    /// The smallest number is a power of two, but products with it are rounded nevertheless: here to zero, whose sign
+    /// differs.
     #[test]
-    fn powers_of_two_round_what_they_scale_below_the_normal_numbers() {
+    fn scaling_by_powers_of_two_rounds_denormal_results() {
         let smallest = f32::from_bits(1);
         let (narrow, wide) = (smallest * 0.1, Single::exact(f64::from(smallest)) * Single::of(0.1));
         assert!(narrow == 0.0 && wide.value > 0.0 && wide.error >= wide.value, "{wide:?}");
@@ -451,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_factor_that_kernels_may_multiply_by_last_scales_what_underflow_rounds() {
+    fn a_factor_that_kernels_may_apply_last_scales_the_underflow_error() {
         let (g, deviation, scale) = (1.3e-38_f32, 7.1e-6_f32, 4.0e5_f32);
         let last = f64::from(g * deviation * scale);
         let [g, deviation, scale] = [g, deviation, scale].map(|x| Single::exact(f64::from(x)));
@@ -462,16 +461,16 @@ mod tests {
             first.error < off && off <= bounded.error && bounded.error < 10.0 * off,
             "{off:e} {first:?} {bounded:?}"
         );
-        // Normal numbers have no larger bound.
+        // Normal numbers do not get a larger bound.
         assert_eq!(first.with_underflow_of(Single::exact(1e-37), scale).error, first.error);
     }
 
     #[test]
-    fn what_kernels_may_leave_out_is_no_more_than_the_smallest_normal_number() {
+    fn results_that_kernels_may_replace_by_zero_are_at_most_the_smallest_normal_number() {
         let normal = power_of_two(-126);
         let error = |value: f64, error: f64| Single::off(value, error).zero_below_normal().error;
         assert_eq!((error(0.5 * normal, 0.0), error(2.0 * normal, 0.0), error(0.0, 0.0)), (0.5 * normal, 0.0, 0.0));
-        // Whether it is below the normal numbers may be left to rounding.
+        // Rounding may decide whether it is below the normal numbers.
         assert_eq!((error(1.5 * normal, normal), error(1.0, 1e-7)), (2.0 * normal, 1e-7));
     }
 

@@ -14,7 +14,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// The operands in the order of the definition, whatever the chunks: `dx` may share the memory of `a`.
+/// The operands in the order of the definition, regardless of the chunks: `dx` may share the memory of `a`.
 fn classifier_ce<T: Real>(args: Args, op: &ClassifierCe) {
     use crate::ops::slot::classifier_ce as slot;
     let ClassifierCe { rows, features, classes, .. } = *op;

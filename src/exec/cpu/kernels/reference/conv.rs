@@ -15,20 +15,19 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// Where things lie, for a geometry.
+/// Index calculations for a geometry.
 #[derive(Clone, Copy)]
 struct Layout<'a>(&'a ConvGeometry);
 
 impl Layout<'_> {
-    /// The input row or column that output position `out` meets at kernel position `k` along `axis`, where it is not
-    /// padding.
+    /// The input row or column for output position `out` at kernel position `k` along `axis`, if it is not padding.
     fn input(self, axis: usize, out: usize, k: usize) -> Option<usize> {
         let (g, size) = (self.0, [self.0.h, self.0.w][axis]);
         let at = (out * g.stride[axis] + k * g.dilation[axis]).checked_sub(g.padding[axis])?;
         (at < size).then_some(at)
     }
 
-    /// The output row or column that meets input position `at` at kernel position `k` along `axis`, where there is one.
+    /// The output row or column for input position `at` at kernel position `k` along `axis`, if there is one.
     fn output(self, axis: usize, at: usize, k: usize) -> Option<usize> {
         let (g, size) = (self.0, [self.0.ho, self.0.wo][axis]);
         let steps = (at + g.padding[axis]).checked_sub(k * g.dilation[axis])?;
@@ -44,7 +43,7 @@ impl Layout<'_> {
         ((n * self.0.ho + row) * self.0.wo + col) * self.0.f + f
     }
 
-    /// The weight that joins filter `f` with channel `c` of its group.
+    /// The index of the weight for filter `f` and channel `c` of its group.
     fn at_weight(self, i: usize, j: usize, c: usize, f: usize) -> usize {
         ((i * self.0.kernel[1] + j) * (self.0.c / self.0.groups) + c) * self.0.f + f
     }

@@ -1,4 +1,4 @@
-//! Operations that treat each element alone, column sums, and dropout.
+//! Operations on each element separately, column sums, and dropout.
 
 use crate::exec::cpu::kernels::dropout::random;
 use crate::exec::cpu::kernels::reference::args::{Args, Buf};
@@ -110,7 +110,7 @@ fn scale<T: Real>(args: Args, len: usize, factor: f64) {
     }
 }
 
-/// The sources `[rows, widths[i]]` to `y [rows, cols]`, each behind the one before.
+/// Concatenates the sources `[rows, widths[i]]` to `y [rows, cols]`.
 fn concat<T: Real>(args: Args, op: &ops::Concat) {
     use crate::ops::slot::concat as slot;
     let (y, cols): (Buf<T>, usize) = (args.buf(slot::Y), op.cols());
@@ -137,8 +137,8 @@ fn slice<T: Real>(args: Args, op: ops::Slice) {
     }
 }
 
-/// Element `i` is kept where its random number reaches the threshold; bit `i % 8` of byte `i / 8` of the mask says so,
-/// and the unused bits of the last byte are zero. What is dropped is exactly zero.
+/// Element `i` is kept if its random number is at least the threshold; this is bit `i % 8` of byte `i / 8` of the mask,
+/// and the unused bits of the last byte are zero. Dropped elements are exactly zero.
 fn dropout<T: Real>(args: Args, len: usize, rate: f64, stream: u32) {
     use crate::ops::slot::dropout as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));

@@ -16,7 +16,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
 /// `c [m, n] = a b`, with `a` and `b` stored as `trans` says.
 fn gemm<T: Real>(args: Args, shape: &Gemm) {
     use crate::ops::slot::product as slot;
-    let Gemm { m, n, k, trans, accumulate, epilogue } = *shape;
+    let Gemm { m, n, k, trans, accumulate, epilogue, .. } = *shape;
     let (a, b): (Buf<T>, Buf<T>) = (args.buf(slot::A), args.buf(slot::B));
     let tail = Tail::new(args, accumulate, epilogue);
     for row in 0..m {

@@ -26,13 +26,13 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// The class of a row, where its label names one.
+/// The class of a row, if its label is valid.
 pub(super) fn class(labels: Buf<i32>, row: usize, classes: usize) -> Option<usize> {
     usize::try_from(labels.get(row)).ok().filter(|&label| label < classes)
 }
 
-/// What the probability of class `col` should be: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN for a
-/// label that names no class.
+/// The target probability of class `col`: `(1 - smoothing) [col is the label] + smoothing / classes`; NaN if the label
+/// is not a valid class.
 pub(super) fn target<T: Real>(label: Option<usize>, col: usize, classes: usize, smoothing: f64) -> T {
     let own = label.map_or(f64::NAN, |label| if label == col { 1.0 } else { 0.0 });
     T::of((1.0 - smoothing) * own + smoothing / classes as f64)
@@ -48,7 +48,7 @@ pub(super) fn log_sum_exp<T: Real>(logits: Buf<T>, row: usize, classes: usize) -
     (max, sum.ln().within(0.0, (classes as f64).ln()))
 }
 
-/// `- sum over classes of target * log probability` of one row; NaN where the label names no class.
+/// `- sum over classes of target * log probability` of one row; NaN if the label is not a valid class.
 pub(super) fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, classes: usize, smoothing: f64) -> T {
     let (max, log_sum) = log_sum_exp(logits, row, classes);
     let relative = |col: usize| logits.get(row * classes + col) - max;
@@ -61,7 +61,7 @@ pub(super) fn row_loss<T: Real>(logits: Buf<T>, labels: Buf<i32>, row: usize, cl
     loss
 }
 
-/// Whether the first of the largest scores is at the label. False where a score of the row is NaN.
+/// Whether the first of the largest scores is at the label. False if a score of the row is NaN.
 pub(super) fn is_right<T: Real>(scores: Buf<T>, labels: Buf<i32>, row: usize, classes: usize) -> bool {
     let score = |col: usize| scores.get(row * classes + col);
     class(labels, row, classes).is_some_and(|label| {

@@ -1,8 +1,8 @@
-//! The plain-loop form of every operation: what the fast kernels are compared with.
+//! The plain-loop form of every operation, which the fast kernels are compared with.
 //!
 //! They run on one thread, in one phase, with loops in the order of the definition and transcendental functions in f64.
 //! Everything is generic over [`Real`], so the same loops serve as the f32 reference and as the f64 kernels of gradient
-//! checks. There every real-valued buffer holds f64; labels stay `i32`, counters `i64`, masks and indices `u8` or
+//! checks. In the latter, every real-valued buffer is f64; labels stay `i32`, counters `i64`, masks and indices `u8` or
 //! `u16`.
 
 mod args;
@@ -46,7 +46,7 @@ unsafe fn run<T: Real>(call: &Call, part: Part) {
     assert!(is_done, "{} has no plain loops", call.op.name());
 }
 
-/// Runs an operation where its family knows it, and says whether it does.
+/// Runs an operation if it belongs to the family, and returns whether it does.
 type Family = fn(Args<'_>, &OpKind) -> bool;
 
 /// Every family of operations with plain loops.

@@ -1,4 +1,4 @@
-//! Normalisations. Means and variances are taken in two passes.
+//! Normalisations. Means and variances are computed in two passes.
 
 use crate::exec::cpu::kernels::reference::args::{Args, Buf};
 use crate::exec::cpu::kernels::reference::real::Real;
@@ -20,7 +20,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
         OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }) => {
             rms_norm::<T>(args, *rows, *cols, eps.get());
         }
-        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true }) => {
+        OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: true, .. }) => {
             rms_norm_bwd::<T>(args, *rows, *cols, *accumulate);
         }
         OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, .. }) => layer_norm::<T>(args, *rows, *cols, eps.get()),
@@ -40,8 +40,7 @@ fn activate<T: Real>(value: T, func: Option<Activation>) -> T {
 fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
     let n = T::of(count as f64);
     let mean = (0..count).fold(T::ZERO, |sum, i| sum + value(i)) / n;
-    // Kernels may add the mean of the deviations from their first mean, which is zero but for what these are rounded
-    // by.
+    // Kernels may add the mean of the deviations from their first mean, which is zero except for rounding errors.
     let (exact, about) = (|i: usize| value(i).without_error(), mean.without_error());
     let rest = (0..count).fold(T::ZERO, |sum, i| sum + (exact(i) - about)) / n;
     let mean = mean.with_error_of(rest);
@@ -49,8 +48,8 @@ fn moments<T: Real>(count: usize, value: impl Fn(usize) -> T) -> (T, T) {
     (mean, var)
 }
 
-/// The deviation of `x` from the mean of `count` values, over their standard deviation. It is at most the root of their
-/// number, because the variance is the mean of the squares of all deviations; a single value is its own mean.
+/// The deviation of `x` from the mean of `count` values, divided by their standard deviation. It is at most the root of
+/// `count`, because the variance is the mean of the squares of all deviations; a single value equals its mean.
 fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
     /// The variance is rounded.
     const ROUNDING: f64 = 1.01;
@@ -58,8 +57,8 @@ fn normalised<T: Real>(x: T, mean: T, rstd: T, count: usize) -> T {
     ((x - mean) * rstd).within(-most, most)
 }
 
-/// The gradient `g` times a normalised value: `deviation` over the standard deviation. Kernels may multiply by `rstd`
-/// only after they have summed the products of gradients and deviations.
+/// The gradient `g` times a normalised value: `deviation` divided by the standard deviation. Kernels may multiply by
+/// `rstd` only after they have summed the products of gradients and deviations.
 fn along<T: Real>(g: T, normalised: T, deviation: T, rstd: T) -> T {
     (g * normalised).with_underflow_of(g * deviation, rstd)
 }
@@ -181,7 +180,7 @@ fn layer_norm_bwd<T: Real>(args: Args, rows: usize, cols: usize, accumulate: boo
     }
 }
 
-/// `x` over the root mean square of `count` values, which is at most the root of their number.
+/// `x` divided by the root mean square of `count` values, which is at most the root of `count`.
 fn scaled<T: Real>(x: T, rstd: T, count: usize) -> T {
     /// The mean square is rounded.
     const ROUNDING: f64 = 1.01;

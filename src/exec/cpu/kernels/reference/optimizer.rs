@@ -26,7 +26,7 @@ fn step_inc(args: Args) {
     counter.set(1, prev.get(1).wrapping_add(1));
 }
 
-/// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` leaves out steps that were skipped.
+/// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` does not count skipped steps.
 fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
     use crate::ops::slot::bias_corr as slot;
     let (counter, corr): (Buf<i64>, Buf<T>) = (args.buf(slot::COUNTER), args.buf(slot::CORR));
@@ -36,7 +36,7 @@ fn bias_corr<T: Real>(args: Args, beta1: f64, beta2: f64) {
     corr.set(1, T::of(1.0 / (1.0 - beta2.powf(t)).sqrt()));
 }
 
-/// The norm of each segment of the flat gradient, over the number of batches whose sum it is.
+/// The norm of each segment of the flat gradient, divided by the number of batches that it sums.
 fn grad_norms<T: Real>(args: Args, op: &ops::GradNorms) {
     use crate::ops::slot::grad_norms as slot;
     let (grad, norms): (Buf<T>, Buf<T>) = (args.buf(slot::GRAD), args.buf(slot::GRAD_NORM_SEG));
@@ -47,7 +47,7 @@ fn grad_norms<T: Real>(args: Args, op: &ops::GradNorms) {
     }
 }
 
-/// The rate of the step, the decay, and what gradients are multiplied by; computed in f64 and rounded.
+/// The rate of the step, the decay, and the factor of gradients; computed in f64 and rounded.
 fn update_rates<T: Real>(args: Args, op: &ops::UpdateRates) {
     use crate::ops::slot::update_rates as slot;
     let (hyper, rates): (Buf<T>, Buf<T>) = (args.buf(slot::HYPER), args.buf(slot::RATES));
@@ -67,7 +67,7 @@ fn update_rates<T: Real>(args: Args, op: &ops::UpdateRates) {
         let squares = (0..op.segments).fold(T::ZERO, |sum, s| sum + norms.get(s) * norms.get(s));
         let norm = squares.sqrt();
         let limit = T::of(op.clip_norm.get()) / (norm + T::of(1e-6));
-        // A NaN stays one.
+        // NaN is returned unchanged.
         scale = if limit > scale { scale } else { limit };
     }
     if op.scales() {
@@ -75,7 +75,7 @@ fn update_rates<T: Real>(args: Args, op: &ops::UpdateRates) {
     }
 }
 
-/// An update of the flat parameters by a rule. Elements outside the segments are left alone.
+/// An update of the flat parameters by a rule. Elements outside the segments are not changed.
 fn flat_step<T: Real, R: Rule<Step: OfKind>>(args: Args, op: &OpKind) {
     let (Some(step), Some(update)) = (R::Step::of(op), op.flat_update()) else { return };
     let slots = update.slots;

@@ -25,7 +25,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
             let (loss, score): (Buf<T>, Buf<T>) = (args.buf(slot::LOSS), args.buf(slot::ACCURACY));
             loss.put(0, mean(*func, delta.get(), (y, target), *len));
             score.put(0, accuracy(y, target, *len));
-            // Last, as it may take the place of the outputs.
+            // Written last, because it may share the memory of the outputs.
             let dy: Buf<T> = args.buf(slot::DY);
             if dy.is_bound() {
                 gradient(*func, delta.get(), (y, target), dy, *len);

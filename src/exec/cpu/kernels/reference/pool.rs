@@ -23,7 +23,7 @@ fn window(g: &PoolGeometry) -> usize {
     g.size[0] * g.size[1]
 }
 
-/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, where it is
+/// The pixel `[n, h, w]` of the input at position `k` of the window of output pixel `out` in `[n, ho, wo]`, if it is
 /// not padding.
 fn pixel(g: &PoolGeometry, out: usize, k: usize) -> Option<usize> {
     let (sample, oy, ox) = (out / (g.ho * g.wo), out / g.wo % g.ho, out % g.wo);
@@ -37,7 +37,7 @@ fn outputs(g: &PoolGeometry) -> usize {
     g.n * g.ho * g.wo
 }
 
-/// Reads or writes the index tensor, whose type follows the size of the window.
+/// Reads or writes the index tensor, whose type depends on the size of the window.
 #[derive(Clone, Copy)]
 struct Index {
     narrow: Buf<u8>,
@@ -66,8 +66,8 @@ impl Index {
     }
 }
 
-/// The maximum and the first position that has it; the first NaN wins over every number. A window that is all padding
-/// gives minus infinity and position 0.
+/// The maximum and its first position; the first NaN is larger than every number. A window that consists only of
+/// padding gives minus infinity and position 0.
 fn max_pool<T: Real>(args: Args, g: &PoolGeometry) {
     use crate::ops::slot::max_pool as slot;
     let (x, y): (Buf<T>, Buf<T>) = (args.buf(slot::X), args.buf(slot::Y));

@@ -1,4 +1,4 @@
-//! The numbers that the reference kernels compute with, and the functions that the standard library lacks.
+//! The number types of the reference kernels, and functions that the standard library does not have.
 
 use crate::model::Activation;
 use crate::ops::Number;
@@ -40,49 +40,49 @@ pub trait Real:
         Self::of(self.f64().abs())
     }
 
-    /// `1 / sqrt(self + eps)`, where `self` is a variance: a sum of squares, which is never negative.
+    /// `1 / sqrt(self + eps)` for a variance `self`, which is a sum of squares and never negative.
     fn rstd(self, eps: f64) -> Self {
         Self::of(1.0) / (self + Self::of(eps)).sqrt()
     }
 
-    /// The same number, where mathematics says that it is between `low` and `high`.
+    /// The same number, which is mathematically between `low` and `high`.
     fn within(self, _low: f64, _high: f64) -> Self {
         self
     }
 
-    /// The same number where kernels give 0 for what is below the normal numbers of their type.
+    /// The same number, for results that kernels replace by 0 if they are below the normal numbers of their type.
     fn zero_below_normal(self) -> Self {
         self
     }
 
-    /// The same number, taken as exact.
+    /// The same number, considered exact.
     fn without_error(self) -> Self {
         self
     }
 
-    /// The same number, whose error is larger by that of the other.
+    /// The same number, with the error of the other number added.
     fn with_error_of(self, _other: Self) -> Self {
         self
     }
 
-    /// The same number, whose error is larger by `scale` times what rounding `product` below the normal numbers adds:
-    /// kernels may multiply by `scale` last.
+    /// The same number, with an additional error of `scale` times the denormal rounding error of `product`: kernels may
+    /// multiply by `scale` last.
     fn with_underflow_of(self, _product: Self, _scale: Self) -> Self {
         self
     }
 
-    /// The same number as a kernel keeps it from one step of a recurrence to the next, which may be as coarsely as the
+    /// The same number as a kernel passes it from one step of a recurrence to the next, possibly rounded like the
     /// factors of its products.
     fn kept(self) -> Self {
         self
     }
 
-    /// The larger of the two; NaN where one is NaN.
+    /// The larger of the two; NaN if one is NaN.
     fn larger(self, other: Self) -> Self {
         if other > self || other.f64().is_nan() { other } else { self }
     }
 
-    /// -1 below zero, 1 above it, and the number itself where it is neither.
+    /// -1 below zero, 1 above it, otherwise the number itself.
     fn signum_or_zero(self) -> Self {
         if self > Self::ZERO {
             Self::of(1.0)
@@ -93,7 +93,7 @@ pub trait Real:
         }
     }
 
-    /// `ln(1 + exp(-self))` of what is not negative.
+    /// `ln(1 + exp(-self))` of a non-negative number.
     fn ln_1p_exp_neg(self) -> Self {
         Self::of((-self.f64()).exp().ln_1p())
     }
@@ -103,12 +103,12 @@ pub trait Real:
         self.act(Activation::Sigmoid)
     }
 
-    /// The number, or the nearer of `-most` and `most` where it is beyond them; NaN for NaN.
+    /// The number, limited to the range from `-most` to `most`; NaN for NaN.
     fn clamped(self, most: f64) -> Self {
         if self.f64().abs() > most { Self::of(most * self.f64().signum()) } else { self }
     }
 
-    /// Whether it is above `other`: what decides the place of a maximum.
+    /// Whether it is above `other`; this determines the position of a maximum.
     fn exceeds(self, other: Self) -> bool {
         self > other
     }
@@ -118,14 +118,14 @@ pub trait Real:
         Self::of(activation(func, self.f64()))
     }
 
-    /// The derivative of the activation function, where `self` is what it saved: its output, or its input
-    /// (see [`Activation::saves_output`]).
+    /// The derivative of the activation function, where `self` is its saved value: its output, or its input (see
+    /// [`Activation::saves_output`]).
     fn act_grad(self, func: Activation) -> Self {
         Self::of(activation_grad(func, self.f64()))
     }
 }
 
-/// The formulas of optimizers run on the numbers of the plain loops.
+/// Implements the numbers of the optimizers' formulas for the plain loops.
 impl<T: Real> Number for T {
     fn constant(value: f64) -> Self {
         Self::of(value)
@@ -178,7 +178,7 @@ fn activation(func: Activation, x: f64) -> f64 {
     }
 }
 
-/// `f'` at the saved value `s`: the output of functions that save it, else the input.
+/// `f'` at the saved value `s`: the output for functions that save it, otherwise the input.
 fn activation_grad(func: Activation, s: f64) -> f64 {
     match func {
         Activation::Relu if s <= 0.0 => 0.0,
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn not_a_number_stays_visible() {
+    fn nan_is_propagated() {
         for func in Activation::ALL {
             assert!(f64::NAN.act(func).is_nan(), "{func:?}");
         }

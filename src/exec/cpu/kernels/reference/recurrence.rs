@@ -1,4 +1,4 @@
-//! Recurrent layers, position by position, as [`Cell`] says.
+//! Recurrent layers, position by position, as defined by [`Cell`].
 
 use crate::exec::cpu::kernels::reference::args::{Args, Buf};
 use crate::exec::cpu::kernels::reference::real::Real;
@@ -15,12 +15,12 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// The position that is reached after so many steps.
+/// The position at a step.
 fn position(g: &RecurrenceGeometry, step: usize) -> usize {
     if g.reverse { g.positions - 1 - step } else { step }
 }
 
-/// The row of `[batch, positions]` of a sample after so many steps.
+/// The row of `[batch, positions]` for a sample at a step.
 fn row(g: &RecurrenceGeometry, sample: usize, step: usize) -> usize {
     sample * g.positions + position(g, step)
 }
@@ -39,7 +39,7 @@ fn forward<T: Real>(args: Args, g: &RecurrenceGeometry) {
             let state = |k: usize| before.get(at * units + k);
             // The product with the state and its bias.
             let product = |column: usize| {
-                // Before the first position the state is zero, whatever the weight is.
+                // Before the first position the state is zero, independently of the weight.
                 let terms = if step == 0 { 0 } else { units };
                 let sum = (0..terms).fold(T::ZERO, |sum, k| sum + state(k) * weight.get(k * wide + column));
                 sum + bias.get(column)
@@ -86,7 +86,7 @@ fn forward<T: Real>(args: Args, g: &RecurrenceGeometry) {
     }
 }
 
-/// A unit's inner value at the step before; `None` before the first, where it is zero.
+/// A unit's inner value at the preceding step; `None` at the first step, where it is zero.
 fn previous<T: Real>(g: &RecurrenceGeometry, inner: Buf<T>, sample: usize, step: usize, u: usize) -> Option<T> {
     step.checked_sub(1).map(|step| inner.get(row(g, sample, step) * g.units + u))
 }
@@ -113,15 +113,15 @@ fn backward<T: Real>(args: Args, g: &RecurrenceGeometry) {
     }
 }
 
-/// The gradients that pass from a position to the one before: of a unit's state, without what comes through the
-/// product, and of its inner value.
+/// The gradients that pass from a position to the preceding one: of a unit's state, without the part that passes
+/// through the product, and of its inner value.
 #[derive(Clone, Copy)]
 struct Carry<T> {
     state: T,
     inner: T,
 }
 
-/// Writes the gradients of a unit's gates at a step; gives what passes on to the step before.
+/// Writes the gradients of a unit's gates at a step; returns those that pass to the preceding step.
 fn unit_back<T: Real>(args: Args, g: &RecurrenceGeometry, [sample, step, u]: [usize; 3], carry: Carry<T>) -> Carry<T> {
     use crate::ops::slot::recurrence_bwd as slot;
     let (dy, gates): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::GATES));

@@ -1,4 +1,4 @@
-//! Sequences: rows of a table by token, fixed positions, one position of many.
+//! Sequences: rows of a table by token, fixed positions, and the selection of one position.
 
 use crate::exec::cpu::kernels::reference::args::{Args, Buf};
 use crate::exec::cpu::kernels::reference::real::Real;
@@ -17,7 +17,7 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// The row of the table that a token names, where it names one.
+/// The row of the table for a token, if it is valid.
 fn row(token: i32, vocab: usize) -> Option<usize> {
     usize::try_from(token).ok().filter(|row| *row < vocab)
 }
@@ -26,10 +26,13 @@ fn embedding<T: Real>(args: Args, op: &ops::Embedding) {
     use crate::ops::slot::embedding as slot;
     let (tokens, weight, y): (Buf<i32>, Buf<T>, Buf<T>) =
         (args.buf(slot::TOKENS), args.buf(slot::WEIGHT), args.buf(slot::Y));
+    let position: Buf<T> = args.buf(slot::POSITION);
     for i in 0..op.rows {
         let row = row(tokens.get(i), op.vocab);
         for unit in 0..op.units {
-            y.set(i * op.units + unit, row.map_or(T::of(f64::NAN), |row| weight.get(row * op.units + unit)));
+            let found = row.map_or(T::of(f64::NAN), |row| weight.get(row * op.units + unit));
+            let at = if op.positions > 0 { i % op.positions * op.units + unit } else { 0 };
+            y.set(i * op.units + unit, if position.is_bound() { found + position.get(at) } else { found });
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Attention and its derivative against whole rows of scores: sizes around every tile edge, all fields, any number of
-//! parts; and the derivative of the plain loops against differences.
+//! parts; and the derivative of the plain loops against finite differences.
 
 use super::fast::checked;
 use super::harness::{How, Values, assert_close, isas, run};
@@ -21,13 +21,13 @@ fn backward(geometry: AttentionGeometry) -> OpKind {
     OpKind::AttentionBwd(ops::AttentionBwd { geometry })
 }
 
-/// How an operation runs: without a counter where nothing is dropped.
+/// How an operation runs: without a counter if there is no dropout.
 fn how(g: &AttentionGeometry, variant: Variant) -> How {
     let unbound = if g.has_dropout() { vec![] } else { vec!["counter"] };
     How { unbound, ..How::new(variant) }
 }
 
-/// The inputs of both, where those of the derivative are what the forward pass gives in `f64`.
+/// The inputs of both operations; those of the derivative include the results of the forward pass in `f64`.
 fn inputs(g: &AttentionGeometry, rng: &mut Rng, size: f64) -> [Values; 2] {
     let mut real = |len: usize| (0..len).map(|_| f64::from(rng.range(-size, size) as f32)).collect::<Vec<f64>>();
     let (qkv, dy) = (real(g.rows() * g.packed()), real(g.rows() * g.width()));
@@ -41,7 +41,7 @@ fn inputs(g: &AttentionGeometry, rng: &mut Rng, size: f64) -> [Values; 2] {
     [before, after]
 }
 
-/// Compares the kernels with plain loops, and with themselves in parts.
+/// Compares the kernels with plain loops, and with their own results for other numbers of parts.
 fn check(g: AttentionGeometry, rng: &mut Rng) {
     let [before, after] = inputs(&g, rng, 2.0);
     for (op, values) in [(forward(g), before), (backward(g), after)] {
@@ -92,14 +92,15 @@ fn large_scores_stay_finite() {
         for isa in isas() {
             let found = run(&op, &values, &how(&g, Variant::Fast(isa)));
             assert!(found.values().flatten().all(|v| v.is_finite()));
-            // Scores of a few hundred are rounded by some hundred-thousandths, and their exponentials as much.
+            // Scores of a few hundred have rounding errors of some hundred-thousandths, and their exponentials the same
+            // relative errors.
             assert_close(&format!("{op:?} {isa:?}"), &found, &expected, 2e-3);
         }
     }
 }
 
 #[test]
-fn a_value_that_is_no_number_reaches_those_that_attend_to_it() {
+fn a_nan_value_reaches_the_positions_that_attend_to_it() {
     let g = AttentionGeometry { causal: true, ..geometry(1, 40, [1, 1], 4) };
     let [mut before, _] = inputs(&g, &mut Rng::new(24, 0), 1.0);
     before.get_mut("qkv").unwrap()[20 * g.packed() + 4] = f64::NAN;
@@ -143,11 +144,11 @@ fn the_derivative_agrees_with_differences() {
     }
 }
 
-/// What is kept is drawn anew at every step, and is a share of all.
+/// The kept probabilities are drawn again at every step, and are a fixed share of all.
 #[test]
-fn dropout_has_a_fresh_mask_every_step() {
+fn dropout_has_a_new_mask_every_step() {
     let mut g = AttentionGeometry { dropout: Scalar::new(0.25), ..geometry(2, 40, [2, 2], 16) };
-    // Equal scores and values of one: an output is the share of kept probabilities, scaled.
+    // With equal scores and values of one, an output is the share of kept probabilities, scaled.
     let mut qkv = vec![0.0; g.rows() * g.packed()];
     qkv.chunks_mut(g.packed()).for_each(|row| row[2 * g.width()..].fill(1.0));
     for variant in isas().into_iter().map(Variant::Fast).chain([Variant::RefF64]) {
@@ -166,9 +167,9 @@ fn dropout_has_a_fresh_mask_every_step() {
     }
 }
 
-/// What the map of a head gives its values is the output.
+/// The probabilities of a head applied to its values give the output.
 #[test]
-fn the_map_of_a_head_explains_its_output() {
+fn the_probabilities_of_a_head_applied_to_its_values_give_its_output() {
     let g = AttentionGeometry { causal: true, rotary: true, ..geometry(2, 21, [4, 2], 6) };
     let [before, after] = inputs(&g, &mut Rng::new(26, 0), 2.0);
     let packed: Vec<f32> = before["qkv"].iter().map(|v| *v as f32).collect();

@@ -1,4 +1,4 @@
-//! The classifier in chunks, against plain loops in f64 that share nothing with the reference.
+//! The classifier in chunks, compared with plain loops in f64 that share no code with the reference.
 
 use super::fast::checked;
 use super::harness::{How, Values, assert_close, assert_same, isas, run};
@@ -6,7 +6,7 @@ use crate::model::Rng;
 use crate::ops::{ClassifierCe, OpKind, Scalar};
 use crate::select::Variant;
 
-/// A classifier of this shape; which of its options are set is counted through by `case`.
+/// A classifier of this shape; the bits of `case` determine its options.
 fn classifier([rows, features, classes, chunk]: [usize; 4], case: usize) -> ClassifierCe {
     let is_set = |bit: usize| case >> bit & 1 == 1;
     let (tied, bias, input_grad) = (is_set(0), is_set(1), is_set(2));
@@ -29,7 +29,7 @@ fn inputs(op: &ClassifierCe, rng: &mut Rng) -> Values {
     values
 }
 
-/// The definition, a sum at a time.
+/// The definition, one sum at a time.
 fn expected(op: &ClassifierCe, given: &Values) -> Values {
     let ClassifierCe { rows, features, classes, tied, .. } = *op;
     let smoothing = op.smoothing.get();
@@ -116,9 +116,9 @@ fn classifiers_in_chunks_agree_with_plain_loops() {
     }
 }
 
-/// A label that names no class makes the loss and every gradient that it reaches NaN, and counts as a wrong answer.
+/// An invalid label makes the loss and every gradient that depends on it NaN, and counts as a wrong answer.
 #[test]
-fn a_label_without_a_class_is_seen() {
+fn an_invalid_label_gives_nan() {
     let op = classifier([20, 5, 40, 16], 0b110);
     let mut given = inputs(&op, &mut Rng::new(1, 1));
     given.get_mut("labels").unwrap()[18] = 40.0;

@@ -1,10 +1,10 @@
-//! The check that every fast kernel has to pass.
+//! The check that every fast kernel must pass.
 
 use super::harness::{How, Values, assert_close, assert_same, run};
 use crate::ops::OpKind;
 
-/// Runs an operation's kernel, and asserts that its results agree with those expected to `tolerance` and do not depend
-/// on the number of parts that it is divided into; gives them.
+/// Runs an operation's kernel, and asserts that its results agree with the expected ones to `tolerance` and do not
+/// depend on the number of parts; returns them.
 pub fn checked(op: &OpKind, values: &Values, how: &How, expected: &Values, tolerance: f64) -> Values {
     let what = format!("{op:?} {:?}", how.variant);
     let found = run(op, values, how);

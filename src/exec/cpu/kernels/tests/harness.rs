@@ -1,5 +1,5 @@
-//! Runs one operation on buffers of its own, with guards around each, poison in outputs and workspace, and any number
-//! of parts.
+//! Runs one operation on separate buffers, with guards around each, poison values in outputs and workspace, and any
+//! number of parts.
 
 use crate::exec::cpu::call::{Call, MAX_ARGS, Part};
 use crate::exec::cpu::kernels::resolve;
@@ -24,7 +24,7 @@ pub enum Kind {
     Work,
 }
 
-/// Values by slot name; whole numbers are kept as f64 too.
+/// Values by slot name; whole numbers are stored as f64 too.
 pub type Values = BTreeMap<&'static str, Vec<f64>>;
 
 /// The instruction sets of this machine.
@@ -52,7 +52,7 @@ fn has(feature: &str) -> bool {
     }
 }
 
-/// Type and length of each slot of an operation; what only a GPU's plan binds is left out.
+/// Type and length of each slot of an operation; slots that only a GPU's plan binds are left out.
 pub fn slots(op: &OpKind) -> Vec<(&'static str, Dir, Kind, usize)> {
     op.slots()
         .iter()
@@ -203,6 +203,8 @@ fn length(op: &OpKind, name: &str) -> usize {
         | OpKind::AddAct { .. }
         | OpKind::SignBits { .. }
         | OpKind::DenseCe { .. }
+        | OpKind::GemmNorm { .. }
+        | OpKind::GemmNormBwd { .. }
         | OpKind::WeightStep { .. }
         | OpKind::BiasStep { .. }
         | OpKind::StepMetrics { .. } => panic!("a CPU has no kernel for {}", op.name()),
@@ -301,12 +303,12 @@ impl Guarded {
     }
 }
 
-/// How an operation is to be run.
+/// How to run an operation.
 #[derive(Clone, Debug)]
 pub struct How {
     pub variant: Variant,
     pub parts: usize,
-    /// Pairs of an output and the input whose memory it has.
+    /// Pairs of an output and the input whose memory it shares.
     pub aliases: Vec<(&'static str, &'static str)>,
     /// Slots that are not bound.
     pub unbound: Vec<&'static str>,
@@ -318,7 +320,7 @@ impl How {
     }
 }
 
-/// Whether an operation has a use for a slot of its table.
+/// Whether an operation uses a slot of its table.
 fn is_used(op: &OpKind, name: &str) -> bool {
     match op {
         OpKind::LayerNorm(ops::LayerNorm { rms, .. }) | OpKind::LayerNormBwd(ops::LayerNormBwd { rms, .. }) => {
@@ -352,8 +354,8 @@ fn element_size(kind: Kind, reals: usize) -> usize {
     }
 }
 
-/// The outputs, as they are after the operation has run on `inputs`. Reals come as f64, which holds every f32 (NaN's
-/// bits aside).
+/// The outputs after the operation has run on `inputs`. Reals are returned as f64, which represents every f32 (except
+/// for NaN's bits).
 pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
     let reals = if how.variant == Variant::RefF64 { 8 } else { 4 };
     let kernel = resolve(op, how.variant, how.parts).expect("a kernel");
@@ -414,7 +416,7 @@ pub fn run(op: &OpKind, inputs: &Values, how: &How) -> Values {
     outputs
 }
 
-/// Runs all parts: on threads where there are two, else one after the other, in changing order.
+/// Runs all parts: on threads if there are two, otherwise one after the other, in varying order.
 fn execute(call: &Call, parts: usize) {
     if parts == 2 {
         let barrier = Barrier::new(parts);

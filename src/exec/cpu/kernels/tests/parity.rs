@@ -1,5 +1,5 @@
 //! Every fast kernel against its reference: random inputs, odd sizes, all instruction sets, any number of parts,
-//! outputs on inputs, unbound outputs.
+//! outputs that share memory with inputs, unbound outputs.
 
 use super::fast::checked;
 use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, slots};
@@ -27,7 +27,7 @@ impl Random {
     }
 }
 
-/// Inputs that fit an operation.
+/// Inputs that are valid for an operation.
 fn inputs(op: &OpKind, seed: u64) -> Values {
     let mut random = Random(seed);
     let mut values = Values::new();
@@ -42,7 +42,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
                     | OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { classes, .. })
                     | OpKind::SoftmaxCeFused(ops::SoftmaxCeFused { classes, .. })
                     | OpKind::Accuracy(ops::Accuracy { classes, .. }) => random.below(*classes) as f64,
-                    // Some name no row.
+                    // Some of them are not valid rows.
                     OpKind::Embedding(ops::Embedding { vocab, .. })
                     | OpKind::EmbeddingBwd(ops::EmbeddingBwd { vocab, .. }) => random.below(vocab + 2) as f64 - 1.0,
                     _ => unreachable!(),
@@ -68,7 +68,7 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     values
 }
 
-/// Compares an operation's kernels; `aliases` are pairs of an output and the input that it may share the memory of.
+/// Compares an operation's kernels; `aliases` are pairs of an output and the input whose memory it may share.
 fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) {
     let inputs = inputs(op, 7);
     let expected = run(op, &inputs, &How::new(Variant::RefF64));
@@ -87,7 +87,7 @@ fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) 
     }
 }
 
-/// Checks that the bound outputs are the same whatever else is bound.
+/// Checks that the bound outputs do not depend on which other slots are bound.
 fn check_unbound(op: &OpKind, optional: &[&'static str]) {
     let inputs = inputs(op, 3);
     for variant in isas().into_iter().map(Variant::Fast).chain([Variant::RefF32]) {
@@ -203,13 +203,25 @@ fn layer_normalisation() {
         check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: false }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
             check(
-                &OpKind::LayerNormBwd(ops::LayerNormBwd { rows, cols, accumulate, rms: false }),
+                &OpKind::LayerNormBwd(ops::LayerNormBwd {
+                    rows,
+                    cols,
+                    accumulate,
+                    rms: false,
+                    part: ops::GradientPart::All,
+                }),
                 2e-5,
                 &[("dx", "dy")],
             );
         }
     }
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false, rms: false });
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd {
+        rows: 50,
+        cols: 20,
+        accumulate: false,
+        rms: false,
+        part: ops::GradientPart::All,
+    });
     check_unbound(&op, &["dx", "dgamma", "dbeta"]);
 }
 
@@ -219,12 +231,18 @@ fn root_mean_square_normalisation() {
     for (rows, cols) in [(1, 1), (1, 2), (3, 5), (17, 16), (2, 17), (100, 64), (33, 100), (40, 769), (2, 1_031)] {
         check(&OpKind::LayerNorm(ops::LayerNorm { rows, cols, eps, rms: true }), 2e-5, &[("y", "x")]);
         for accumulate in [false, true] {
-            let op = ops::LayerNormBwd { rows, cols, accumulate, rms: true };
+            let op = ops::LayerNormBwd { rows, cols, accumulate, rms: true, part: ops::GradientPart::All };
             check(&OpKind::LayerNormBwd(op), 2e-5, &[("dx", "dy")]);
         }
     }
     check_unbound(&OpKind::LayerNorm(ops::LayerNorm { rows: 50, cols: 20, eps, rms: true }), &["rstd"]);
-    let op = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 50, cols: 20, accumulate: false, rms: true });
+    let op = OpKind::LayerNormBwd(ops::LayerNormBwd {
+        rows: 50,
+        cols: 20,
+        accumulate: false,
+        rms: true,
+        part: ops::GradientPart::All,
+    });
     check_unbound(&op, &["dx", "dgamma"]);
 }
 
@@ -239,9 +257,15 @@ fn root_mean_square_normalisation_by_hand() {
     let r = rstd[1];
     let y: &[f64] = &[0.5, 2.0, 3.0, -3.0 * r, 6.0 * r, 9.0 * r];
     let forward = (values(&[("x", x), ("gamma", gamma)]), values(&[("y", y), ("rstd", rstd)]));
-    let back = OpKind::LayerNormBwd(ops::LayerNormBwd { rows: 2, cols: 3, accumulate: true, rms: true });
+    let back = OpKind::LayerNormBwd(ops::LayerNormBwd {
+        rows: 2,
+        cols: 3,
+        accumulate: true,
+        rms: true,
+        part: ops::GradientPart::All,
+    });
     let dy: &[f64] = &[1.0, 1.0, 2.0, 0.0, 0.0, 1.0];
-    // Means of g x^: 17 / 6 in the first row, where g is 1, 2, 6; 3 r in the second, where it is 0, 0, 3.
+    // The means of g x^: 17 / 6 in the first row, where g is 1, 2, 6; 3 r in the second, where it is 0, 0, 3.
     let second = [9.0 * r * r, -9.0 * r * r, 3.0 - 9.0 * r * r].map(|v| v * r);
     let dx = [&[-5.0 / 48.0, -5.0 / 24.0, 19.0 / 24.0], &second[..]].concat();
     let dgamma: &[f64] = &[10.5, 21.0, 31.0 + 3.0 * r];
@@ -258,9 +282,9 @@ fn root_mean_square_normalisation_by_hand() {
     }
 }
 
-/// What is kept of operations from before rows could go without centring is read, and written as it was.
+/// Operations stored before rows could be normalised without centring can be read, and are written unchanged.
 #[test]
-fn centred_rows_are_written_without_saying_so() {
+fn the_default_of_centred_rows_is_not_written() {
     for text in [
         r#"{"op":"layer_norm","rows":64,"cols":128,"eps":0.00001}"#,
         r#"{"op":"layer_norm_bwd","rows":64,"cols":128,"accumulate":true}"#,
@@ -318,7 +342,7 @@ fn pooling() {
 #[test]
 fn tables() {
     for (rows, vocab, units) in [(1, 1, 1), (7, 3, 5), (40, 11, 16), (300, 50, 17), (64, 2, 200), (1_000, 30, 64)] {
-        check(&OpKind::Embedding(ops::Embedding { rows, vocab, units }), 0.0, &[]);
+        check(&OpKind::Embedding(ops::Embedding { rows, vocab, units, positions: 0 }), 0.0, &[]);
         for accumulate in [false, true] {
             check(&OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }), 3e-6, &[]);
         }
@@ -389,7 +413,7 @@ fn losses() {
 #[test]
 fn losses_of_single_values() {
     for func in PointFn::ALL {
-        // Errors are up to 4, so that either side of the delta is met.
+        // Errors are up to 4, so that both sides of the delta occur.
         let delta = Scalar::new(if func == PointFn::Huber { 0.75 } else { 0.0 });
         for len in LENGTHS {
             check(&OpKind::PointLoss(ops::PointLoss { func, delta, len }), 2e-6, &[]);
@@ -404,7 +428,7 @@ fn losses_of_single_values() {
     }
 }
 
-/// Segments of these lengths, each from a multiple of 64 on, and the length of the vector.
+/// Segments of these lengths, each starting at a multiple of 64, and the length of the vector.
 fn segments(lengths: &[usize]) -> (Vec<Segment>, usize) {
     let mut end = 0usize;
     let mut segments = Vec::new();
@@ -426,8 +450,8 @@ fn optimizers() {
         let exempt = (0..segments.len()).step_by(2).collect();
         for options in [ops::StepOptions::default(), ops::StepOptions { clipped: true, exempt }] {
             let of = || (segments.clone(), options.clone());
-            // The largest change is the difference of parameters of up to 4, which round to 2.4e-7. Clipping makes the
-            // changes of some layouts as small as 0.005.
+            // The largest change is the difference of parameters of up to 4, whose rounding error is 2.4e-7. Clipping
+            // makes the changes of some layouts as small as 0.005.
             let tolerance = if options.clipped { 5e-5 } else { 3e-6 };
             for decoupled in [false, true] {
                 let (segments, options) = of();
@@ -438,8 +462,7 @@ fn optimizers() {
                 let (momentum, (segments, options)) = (Scalar::new(momentum), of());
                 check(&OpKind::SgdStep(ops::SgdStep { len, segments, momentum, nesterov, options }), tolerance, &[]);
             }
-            // Every step is as long as the learning rate, about 0.03, and the parameters that it is taken from are up
-            // to 4.
+            // The length of every step is the learning rate, about 0.03, and parameters are up to 4.
             let (segments, options) = of();
             check(&OpKind::LionStep(ops::LionStep { len, segments, beta1, beta2, options }), 1e-5, &[]);
         }
@@ -449,7 +472,7 @@ fn optimizers() {
         for schedule in ScheduleKind::ALL {
             let schedule = Schedule { kind: schedule, warmup: 40, last: 0.25, every: 7, factor: 0.99 };
             for clip_norm in [0.0, 1e-3, 1e9] {
-                // Where nothing is updated there are no norms.
+                // If nothing is updated there are no norms.
                 let counts = if clip_norm > 0.0 { vec![segments.len(), 0] } else { vec![0] };
                 for (batches, count) in [1, 3].into_iter().flat_map(|batches| counts.iter().map(move |c| (batches, *c)))
                 {

@@ -71,7 +71,7 @@ fn products_of_any_size() {
                 Trans::Tn => Epilogue::default(),
             };
             let accumulate = epilogue.is_empty() && rng.below(3) == 0;
-            let gemm = Gemm { m, n, k, trans, accumulate, epilogue };
+            let gemm = Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) };
             check(&OpKind::Gemm(gemm), &epilogue, accumulate, &mut rng);
         }
     }
@@ -88,7 +88,8 @@ fn large_products_with_rearranged_operands() {
                 Epilogue::default()
             };
             let accumulate = trans == Trans::Tn;
-            check(&OpKind::Gemm(Gemm { m, n, k, trans, accumulate, epilogue }), &epilogue, accumulate, &mut rng);
+            let gemm = Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) };
+            check(&OpKind::Gemm(gemm), &epilogue, accumulate, &mut rng);
         }
     }
 }
@@ -156,13 +157,13 @@ fn convolutions_of_common_networks() {
     ] {
         check_convolutions(geometry, &mut rng);
     }
-    // Depthwise, strided as in mobile networks; and one whose weight is too large for sums of its own in each chunk.
+    // Depthwise and strided, as in mobile networks; and one whose weight is too large for separate sums in each chunk.
     let depthwise = ConvGeometry { stride: [2, 2], groups: 24, ho: 6, wo: 6, ..same(3, 12, 24, 24, 3) };
     check_convolutions(depthwise, &mut rng);
     check_convolutions(same(3, 5, 160, 170, 5), &mut rng);
 }
 
-/// Sequences are images of one row; causal padding is before the first position alone.
+/// Sequences are images of one row; causal padding is only before the first position.
 #[test]
 fn convolutions_over_positions() {
     let mut rng = Rng::new(15, 0);

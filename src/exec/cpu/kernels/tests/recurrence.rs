@@ -20,7 +20,7 @@ fn backward(geometry: RecurrenceGeometry) -> OpKind {
     OpKind::RecurrenceBwd(ops::RecurrenceBwd { geometry })
 }
 
-/// What a derivative reads: what a walk left, and a gradient of the output.
+/// The inputs of a derivative: the results of the forward loop, and a gradient of the output.
 fn inputs_back(g: RecurrenceGeometry, walk: &Values, walked: &Values, rng: &mut Rng) -> Values {
     let mut values = inputs(&backward(g), rng);
     values.insert("weight", walk["weight"].clone());
@@ -44,7 +44,7 @@ fn walks(cell: Cell, sizes: [usize; 3]) -> Vec<RecurrenceGeometry> {
     all.into_iter().flat_map(|g| [g, RecurrenceGeometry { last: true, ..g }]).collect()
 }
 
-/// Holds the fast kernels against plain loops, and against themselves with other parts and in place.
+/// Compares the fast kernels with plain loops, and with their own results for other parts and in place.
 fn check(op: &OpKind, values: &Values, alias: (&'static str, &'static str)) {
     let expected = run(op, values, &How::new(Variant::RefF64));
     assert_close(&format!("{op:?} in f32"), &run(op, values, &How::new(Variant::RefF32)), &expected, 1e-4);
@@ -72,7 +72,7 @@ fn recurrences_agree_with_plain_loops() {
     }
 }
 
-/// The plain loops' derivative against central differences of the forward loop.
+/// Compares the plain loops' derivative with central differences of the forward loop.
 #[test]
 fn derivatives_of_recurrences_agree_with_differences() {
     const STEP: f64 = 1e-6;
@@ -89,7 +89,7 @@ fn derivatives_of_recurrences_agree_with_differences() {
         let wide = geometry.wide();
         let of_bias: Vec<f64> = (0..wide).map(|c| hidden.iter().skip(c).step_by(wide).sum()).collect();
         let width = geometry.output_width();
-        // The output's own half, whose gradient is in `dy`.
+        // This direction's half of the output, whose gradient is in `dy`.
         let loss = |values: &Values| -> f64 {
             let y = &run(&op, values, &how)["y"];
             let (own, start) = (if geometry.joins() { width } else { geometry.units }, geometry.output_start());

@@ -1,4 +1,4 @@
-//! Kernels against values that are known from elsewhere: written out by hand, or from a recurrence in f64.
+//! Kernels against known values: written out by hand, or from a recurrence in f64.
 
 use super::harness::{How, Values, isas, run};
 use crate::model::{Activation, UpdateRule};
@@ -29,7 +29,7 @@ fn products_of_each_layout() {
     let (a, a_t) = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
     let (b, b_t) = ([1.0, 0.0, 2.0, 1.0, 0.0, 3.0], [1.0, 2.0, 0.0, 0.0, 1.0, 3.0]);
     for (trans, a, b) in [(Trans::Nn, a, b), (Trans::Nt, a, b_t), (Trans::Tn, a_t, b)] {
-        let plain = Gemm { m: 2, n: 2, k: 3, trans, accumulate: false, epilogue: Epilogue::default() };
+        let plain = Gemm::plain(2, 2, 3, trans);
         for variant in [Variant::RefF32, Variant::RefF64] {
             let found = run(&OpKind::Gemm(plain), &values(&[("a", &a), ("b", &b)]), &How::new(variant));
             assert_eq!(found["c"], [5.0, 11.0, 14.0, 23.0]);
@@ -48,8 +48,8 @@ fn products_of_each_layout() {
     }
 }
 
-/// Convolution with everything unlike everything else, whose gradients are checked against differences of a weighted
-/// sum of `y`.
+/// A convolution all of whose dimensions differ, whose gradients are compared with finite differences of a weighted sum
+/// of `y`.
 #[test]
 fn gradients_of_convolutions_agree_with_differences() {
     let images = ConvGeometry { n: 2, h: 5, w: 6, c: 4, f: 6, ho: 3, wo: 8, ..ConvGeometry::UNIT };
@@ -90,7 +90,7 @@ fn a_convolution_written_out() {
 }
 
 #[test]
-fn not_a_number_passes_through_relu_and_maximum_pooling() {
+fn nan_passes_through_relu_and_maximum_pooling() {
     let nan = f64::NAN;
     for variant in variants() {
         let op = OpKind::Act(ops::Act { func: Activation::Relu, len: 3 });
@@ -145,7 +145,7 @@ fn softmax_written_out() {
         assert_eq!(found["accuracy"], [0.5]);
         let expected = [0.0625, 0.125, -0.1875, 0.3125, -0.375, 0.0625];
         assert_near("gradient", &found["dlogits"], &expected, 1e-6);
-        // Smoothing by 0.3 asks for 0.8 at the label and 0.1 elsewhere.
+        // Smoothing by 0.3 gives targets of 0.8 at the label and 0.1 elsewhere.
         let op = OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing: Scalar::new(0.3) });
         let found = run(&op, &values(&[("logits", &logits), ("labels", &[2.0, 1.0])]), &How::new(variant));
         let first = 0.1 * 8f64.ln() + 0.1 * 4f64.ln() + 0.8 * (8.0f64 / 5.0).ln();
@@ -155,7 +155,7 @@ fn softmax_written_out() {
 }
 
 #[test]
-fn labels_that_name_no_class_make_their_row_not_a_number() {
+fn invalid_labels_make_their_row_nan() {
     for classes in [3, 40] {
         for label in [-1.0, classes as f64, f64::from(i32::MAX), f64::from(i32::MIN)] {
             let logits: Vec<f64> = (0..2 * classes).map(|i| i as f64 * 0.1).collect();
@@ -197,7 +197,7 @@ fn batch_statistics_survive_a_large_mean() {
         momentum: Scalar::new(0.25),
         act: None,
     });
-    // Each channel alternates around 1,000 by 1/8: variance 1/64 exactly.
+    // Each channel alternates between 1,000 - 1/8 and 1,000 + 1/8: variance 1/64 exactly.
     let x: Vec<f64> = (0..rows * channels).map(|i| if i / channels % 2 == 0 { 1_000.125 } else { 999.875 }).collect();
     let one = vec![1.0; channels];
     let inputs =
@@ -304,7 +304,7 @@ fn descent_follows_its_recurrence() {
     }
 }
 
-/// Lion's definition in f64, over ten steps; where mean and gradient are zero there is no update but the decay.
+/// Lion's definition in f64, over ten steps; if mean and gradient are zero, only the decay changes the parameter.
 #[test]
 fn lion_follows_its_recurrence() {
     let (lr, wd, b1, b2) = (0.01, 0.1, 0.9, 0.99);
@@ -341,7 +341,7 @@ fn lion_follows_its_recurrence() {
 }
 
 #[test]
-fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
+fn a_nan_gradient_makes_the_metrics_nan() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 40 }];
     let mut grad = vec![0.1; 128];
     grad[77] = f64::NAN;
@@ -361,7 +361,7 @@ fn a_gradient_that_is_not_a_number_shows_in_the_metrics() {
 const ADAMW: UpdateRule = UpdateRule::Adam { betas: [0.9, 0.999], eps: 1e-8, decoupled: true };
 const SGD: UpdateRule = UpdateRule::Sgd { momentum: 0.0, nesterov: false };
 
-/// Squares of these gradients are beyond `f32` on either side; their norms are not.
+/// Squares of these gradients overflow or underflow `f32`; their norms do not.
 #[test]
 fn norms_of_very_large_and_very_small_gradients_are_finite() {
     let segments = vec![Segment { start: 0, len: 40 }, Segment { start: 64, len: 20_000 }];

@@ -1,90 +1,12 @@
-//! The rules that gradients and updates follow: the loss is the mean over a batch, and an update goes against the
-//! gradient.
+//! The first update goes against the gradient.
 
-use super::bound::{Bound, Worst, error_text, ratio};
+use super::bound::{error_text, ratio};
 use super::by_length::{leaves_range, left_range};
-use super::exact::{DRAWS, Exact, double};
-use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of, trained, update_at};
+use super::gradient_step::{run_to_gradients, scale_of, trained, update_at};
 use super::{Check, VerifyOptions};
-use crate::compile::Options;
-use crate::exec::cpu::host_target;
 use crate::model::{Model, OptimizerSpec};
-use crate::tensor::DType;
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
-
-/// Exact losses and gradients of a batch, and of one that holds every sample twice.
-fn once_and_twice(model: &Model, seed: u64) -> Result<[Exact; 2], TrainError> {
-    let (once, twice) = (model.with_batch(BATCH), model.with_batch(2 * BATCH));
-    let compiling = Options::reference_f64(host_target(1));
-    let ((a, _), (mut b, _)) = (prepared(&once, &compiling, seed)?, prepared(&twice, &compiling, seed)?);
-    let program = &a.compiled().plan.program;
-    let larger = std::sync::Arc::clone(b.compiled());
-    let larger = &larger.plan.program;
-    let inputs = program.all_samples().zip(larger.all_samples());
-    for (from, to) in inputs.chain(program.targets().zip(larger.targets())) {
-        if program.value(from).dtype == DType::F64 {
-            let values = a.stored::<f64>(from)?.to_vec();
-            b.write(to, &values.repeat(2))?;
-        } else {
-            let numbers = a.stored::<i32>(from)?.to_vec();
-            b.write(to, &numbers.repeat(2))?;
-        }
-    }
-    Ok([double(&once, &a)?, double(&twice, &b)?])
-}
-
-/// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and
-/// gradients by more than
-/// rounding in `f64` does.
-pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "loss scale";
-    let drops = model.layers.iter().any(|l| l.spec.is_random());
-    if drops {
-        return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
-    }
-    let mut both = once_and_twice(model, options.seed)?;
-    for draw in 1..DRAWS {
-        if both.iter().all(|exact| exact.undecided == 0) {
-            break;
-        }
-        both = once_and_twice(model, options.seed.wrapping_add(draw))?;
-    }
-    let [once, twice] = &both;
-    // Where rounding decides the place of a maximum, the gradients of the two batches need not be the same.
-    let is_decided = both.iter().all(|exact| exact.undecided == 0);
-    let (mut worst, mut failures, mut largest) = (Worst::default(), Vec::new(), [0.0f64; 2]);
-    let between = |a: Bound, b: Bound| Bound { value: a.value, error: a.error + b.error };
-    if !worst.meets(|| "loss".into(), 0, twice.loss.value, between(once.loss, twice.loss)) {
-        failures.push((worst.text.clone(), None));
-    }
-    for (p, (a, b)) in trained(model).zip(once.grads.iter().zip(&twice.grads)).filter(|_| is_decided) {
-        let name = || model.param(p).name.clone();
-        let mut own = Worst::default();
-        for (index, (a, b)) in a.iter().zip(b).enumerate() {
-            own.meets(name, index, b.value, between(*a, *b));
-            largest = [largest[0].max(a.value.abs()), largest[1].max(b.value.abs())];
-        }
-        if own.ratio > 1.0 {
-            failures.push((own.text.clone(), Some(culprit(model, p))));
-        }
-        worst.join(own);
-    }
-    // Of two zeros, one is as large as the other.
-    let scaled = |a: f64, b: f64| if a == b { 1.0 } else { b / a };
-    let (loss, grad) = (scaled(once.loss.value, twice.loss.value), scaled(largest[0], largest[1]));
-    let is_mean = failures.is_empty();
-    let word = if is_mean { "mean over the batch" } else { "not the batch mean" };
-    let of_gradients = if is_decided {
-        format!("the gradients by {grad:.6}")
-    } else {
-        "the gradients, in which rounding decides the place of a maximum, were not compared".into()
-    };
-    let figures =
-        format!("{word}: doubling the batch scales the loss by {loss:.6} and {of_gradients}; {}", worst.figures());
-    failures.truncate(8);
-    Ok(Check::new(NAME, is_mean, figures).ratio(worst.ratio).detail(failures))
-}
 
 /// The first update must go against the gradient, of which weight decay is a part.
 pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {

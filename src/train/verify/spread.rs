@@ -1,0 +1,97 @@
+//! How far rounding moves the loss and the gradients of a step in `f64`, measured.
+//!
+//! A running error bound grows with the depth of a network. Behind several attentions or the steps of a recurrence, it
+//! can exceed the gradients, and a wrong gradient would be within it. Samples take its place there: the step runs
+//! again with the last digits of its parameters changed at random, and the differences show what rounding does.
+
+use super::by_length::extrapolated;
+use super::gradient_step::{trained, update_at};
+use crate::exec::Step;
+use crate::exec::cpu::Pool;
+use crate::model::{Model, ParamId, Rng};
+use crate::train::TrainError;
+
+/// Steps with changed last digits.
+pub(super) const SAMPLES: usize = 8;
+
+/// The share of a norm, or of a hundredth of the largest gradient norm, that a bound must be below. A larger bound does
+/// not tell a wrong gradient from a right one.
+const USEFUL: f64 = 1e-3;
+
+/// The share of the same that a measured bound is at least.
+const LEAST: f64 = 1e-6;
+
+/// Units in the last place that the measured bound of a loss is at least.
+const LEAST_OF_LOSS: f64 = 8.0;
+
+/// The norm of a vector.
+pub(super) fn norm(values: impl Iterator<Item = f64>) -> f64 {
+    values.map(|v| v * v).sum::<f64>().sqrt()
+}
+
+/// Whether a bound is small enough to tell wrong from right for a gradient of this norm.
+pub(super) fn is_useful(bound: f64, norm: f64) -> bool {
+    bound <= USEFUL * norm
+}
+
+/// Differences between a step and the same step with changed last digits.
+pub(super) struct Spread {
+    loss: f64,
+    /// By sample.
+    losses: Vec<f64>,
+    /// By sample and trained parameter, in logical order. Differences do not need the digits of `f64`.
+    grads: Vec<Vec<Vec<f32>>>,
+}
+
+impl Spread {
+    /// Bytes that the samples of a model take.
+    pub(super) fn bytes(model: &Model) -> u64 {
+        (SAMPLES * model.trained_len() * size_of::<f32>()) as u64
+    }
+
+    /// Runs the samples; `step` is a step in `f64` that has not run, and is left so.
+    pub(super) fn measure(model: &Model, step: &mut Step, pool: &mut Pool, seed: u64) -> Result<Self, TrainError> {
+        let (saved, until, loss) = (step.snapshot()?, update_at(step), step.find("loss")?);
+        let ids: Vec<ParamId> = trained(model).collect();
+        let start: Vec<Vec<f64>> = ids.iter().map(|p| step.param::<f64>(*p)).collect::<Result<_, _>>()?;
+        let mut run = |step: &mut Step| {
+            step.run_ops(0, until, pool)?;
+            let grads: Vec<Vec<f64>> = ids.iter().map(|p| step.grad::<f64>(*p)).collect::<Result<_, _>>()?;
+            let loss = step.stored::<f64>(loss)?[0];
+            step.restore(&saved)?;
+            Ok::<_, TrainError>((loss, grads))
+        };
+        let (loss, grads) = run(step)?;
+        let mut rng = Rng::new(seed, 0x5B3D);
+        let mut spread = Self { loss, losses: Vec::new(), grads: Vec::new() };
+        for _ in 0..SAMPLES {
+            for (p, start) in ids.iter().zip(&start) {
+                let moved: Vec<f64> = start.iter().map(|v| v * (1.0 + rng.range(-1.0, 1.0) * f64::EPSILON)).collect();
+                step.set_param(*p, &moved)?;
+            }
+            let (moved_loss, moved) = run(step)?;
+            let apart = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| (a - b) as f32).collect();
+            spread.losses.push(moved_loss - loss);
+            spread.grads.push(moved.iter().zip(&grads).map(apart).collect());
+        }
+        Ok(spread)
+    }
+
+    /// What rounding may do to the loss.
+    pub(super) fn of_loss(&self) -> f64 {
+        let least = LEAST_OF_LOSS * f64::EPSILON * self.loss.abs();
+        extrapolated(self.losses.iter().map(|l| l.abs())).max(least)
+    }
+
+    /// What rounding may do to the slope of the loss along a direction of one parameter, whose gradient has this norm.
+    pub(super) fn of_slope(&self, index: usize, direction: &[f64], norm: f64) -> f64 {
+        let slope = |grads: &Vec<Vec<f32>>| grads[index].iter().zip(direction).map(|(g, d)| f64::from(*g) * d).sum();
+        extrapolated(self.grads.iter().map(|grads| f64::abs(slope(grads)))).max(LEAST * norm)
+    }
+
+    /// What rounding may do to the gradient of one parameter as a whole, which has this norm.
+    pub(super) fn of_gradient(&self, index: usize, size: f64) -> f64 {
+        let apart = |grads: &Vec<Vec<f32>>| norm(grads[index].iter().map(|g| f64::from(*g)));
+        extrapolated(self.grads.iter().map(apart)).max(LEAST * size)
+    }
+}
