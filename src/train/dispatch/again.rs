@@ -43,6 +43,8 @@ impl Dispatch {
     pub(in crate::train) fn record_again(&mut self, most: usize) -> Result<usize, TrainError> {
         self.lent = None;
         self.pool.drop_idle();
+        // Whoever is found first for a case says where its metrics are.
+        self.known.iter_mut().for_each(|known| known.reported = None);
         let before = self.pool.counts().recordings;
         for (case, step) in self.cases().into_iter().take(most) {
             // A step whose recording does not fit runs op by op.

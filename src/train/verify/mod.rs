@@ -148,17 +148,8 @@ fn verify_with(
         Ok(())
     };
     // Where layers choose, each path is a step of its own.
-    let of_kernels = check_of_kernels(options);
     let lengths = other_lengths(preset, &model, options);
-    let of_paths: [(Proof, &'static str, OfStep, &[usize]); 6] = [
-        (Plan, names::PLAN, plan_check, &lengths[..]),
-        (Gradients, names::GRADIENT, gradient::against_differences, &[]),
-        (Gradients, names::FAST, fast::fast_against_reference, &lengths[..]),
-        (Gradients, names::LOSS_SCALE, loss_scale::loss_scale, &[]),
-        (Gradients, names::UPDATE, update_direction::update_direction, &[]),
-        (Gradients, of_kernels.0, of_kernels.1, &lengths[..]),
-    ];
-    for (proof, name, check, lengths) in of_paths {
+    for (proof, name, check, lengths) in of_paths(options, &lengths) {
         run(proof, name, &mut || {
             let check = |model: &Model| {
                 if cancel.load(Ordering::Relaxed) { Err(TrainError::Cancelled) } else { check(model, options) }
@@ -188,6 +179,23 @@ fn verify_with(
     }
     let passed = checks.iter().all(|c| c.passed != Some(false));
     Ok(Report { preset: preset.name.clone(), checks, passed })
+}
+
+/// A check of the step of each path, and the lengths of whose steps it is made too.
+type OfPaths<'a> = (Proof, &'static str, OfStep, &'a [usize]);
+
+/// The checks of the steps of all paths, some of them of other `lengths` as well.
+fn of_paths<'a>(options: &VerifyOptions, lengths: &'a [usize]) -> [OfPaths<'a>; 6] {
+    use Proof::{Gradients, Plan};
+    let of_kernels = check_of_kernels(options);
+    [
+        (Plan, names::PLAN, plan_check, lengths),
+        (Gradients, names::GRADIENT, gradient::against_differences, &[]),
+        (Gradients, names::FAST, fast::fast_against_reference, lengths),
+        (Gradients, names::LOSS_SCALE, loss_scale::loss_scale, &[]),
+        (Gradients, names::UPDATE, update_direction::update_direction, &[]),
+        (Gradients, of_kernels.0, of_kernels.1, lengths),
+    ]
 }
 
 /// The name of the check of each kernel, and the check.

@@ -11,7 +11,7 @@ fn as_other(f: &Faulty<'_>, change: impl FnOnce(&mut OpKind)) {
     unsafe { f.run_as(change) };
 }
 
-fn as_other_attention(f: &Faulty<'_>, change: impl FnOnce(&mut AttentionGeometry)) {
+pub fn as_other_attention(f: &Faulty<'_>, change: impl FnOnce(&mut AttentionGeometry)) {
     as_other(f, |op| match op {
         OpKind::Attention(ops::Attention { geometry }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => {
             change(geometry);
