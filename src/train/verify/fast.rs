@@ -48,12 +48,14 @@ fn judged(
     }
     for (index, (p, grad)) in found.iter().enumerate() {
         let unscaled: Vec<f64> = grad.iter().map(|g| f64::from(*g) / scale).collect();
-        let (own, is_by_length) = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
+        let (found, is_by_length) = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
         lengths += usize::from(is_by_length);
-        if own.ratio > 1.0 {
-            failures.push((own.text.clone(), Some(culprit(&small, *p))));
+        for own in found {
+            if own.ratio > 1.0 {
+                failures.push((own.text.clone(), Some(culprit(&small, *p))));
+            }
+            worst.join(own);
         }
-        worst.join(own);
     }
     let size = exact.loss.value.abs();
     let is_bounded = if real == Real::F32 { is_useful(exact.loss.error, size) } else { exact.loss.error <= size };
@@ -74,13 +76,13 @@ fn judged(
     Ok(Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures))
 }
 
-/// Holds a gradient against its bounds, and against its length where that is needed; true where it was.
+/// Compares a gradient with its bounds, by its norm, or both; true if by its norm.
 fn tensor(
     by_length: &mut ByLength<'_>,
     name: &str,
     index: usize,
     unscaled: &[f64],
-) -> Result<(Worst, bool), TrainError> {
+) -> Result<(Vec<Worst>, bool), TrainError> {
     let exact = by_length.exact;
     let mut own = Worst::default();
     for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
@@ -88,18 +90,14 @@ fn tensor(
     }
     let is_needed = by_length.is_needed(index);
     if !is_needed && (own.ratio <= 1.0 || exact.undecided == 0) {
-        return Ok((own, false));
+        return Ok((vec![own], false));
     }
     let (error, allowed) = by_length.judge(index, unscaled)?;
     let text = format!("{name}: norm of the difference, relative: {}", error_text(error, allowed));
     let whole = Worst { ratio: ratio(error, allowed), text };
     // In `f32`, elements that have a bound must keep to it beside others that have none.
-    if by_length.real == Real::F32 && is_needed && exact.undecided == 0 {
-        own.join(whole);
-    } else {
-        own = whole;
-    }
-    Ok((own, true))
+    let keeps_bounds = by_length.real == Real::F32 && is_needed && exact.undecided == 0;
+    Ok((if keeps_bounds { vec![own, whole] } else { vec![whole] }, true))
 }
 
 /// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact
