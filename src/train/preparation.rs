@@ -98,8 +98,7 @@ pub(super) fn bring_up(
         // The differences between steps depend on the data, and the memory of all of them on these differences.
         let (fed, loading) = if differing.is_none() { (None, Some(loading)) } else { (joined(loading)?, None) };
         if let Some(differing) = &mut differing {
-            let records_beside = Step::capabilities_for(&compiled).records_beside;
-            differing.look(spec, fed.as_ref().map_or(&DataFeed::Resident, |fed| &fed.feed), !records_beside)?;
+            differing.look(spec, fed.as_ref().map_or(&DataFeed::Resident, |fed| &fed.feed), &compiled)?;
         }
         let others: Vec<_> = earlier.iter().cloned().chain(differing.iter().flat_map(Differing::plans)).collect();
         let train = if here {
@@ -173,9 +172,10 @@ impl Differing {
         may_differ.then(|| Self { planner: StepPlanner::new(model, options.clone(), seed, &wholes), outlook: None })
     }
 
-    /// Determines the cases that the run is expected to have, and plans them.
-    fn look(&mut self, spec: &SessionSpec, feed: &DataFeed, waits: bool) -> Result<(), TrainError> {
+    /// Determines the cases that the run is expected to have, and plans them for the device of `whole`.
+    fn look(&mut self, spec: &SessionSpec, feed: &DataFeed, whole: &Compiled) -> Result<(), TrainError> {
         if feed.varies() || self.planner.paths().are_chosen() {
+            let waits = !Step::capabilities_for(whole).records_beside;
             let total = spec.total(feed.limit(self.planner.model().accumulate));
             self.outlook = Some(Outlook::new(&self.planner, feed, total, waits)?);
         }

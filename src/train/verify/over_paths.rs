@@ -48,7 +48,7 @@ pub(super) fn with_lengths(
     if lengths.is_empty() {
         return Ok(whole);
     }
-    let of_lengths = over_each(lengths, true, "lengths", LONG, |&length| {
+    let of_lengths = over_each(lengths, true, "length", LONG, |&length| {
         let shape = BatchShape { rows: model.batch, length: Some(length) };
         Ok((format!("length {length}"), check(&shape.of(model)?)?))
     })?;
