@@ -17,6 +17,10 @@ fn advised(error: ExportError) -> anyhow::Error {
     }
 }
 
+/// The note about weights that were not given.
+const UNTRAINED: &str =
+    "the weights are initial ones, which no step has trained; give trained ones with --weights FILE";
+
 /// Exports.
 ///
 /// # Errors
@@ -46,10 +50,7 @@ pub fn run(args: &ExportArgs) -> anyhow::Result<()> {
         Named::Preset(found) => {
             let mut places = Places::of(&found);
             if args.weights.is_none() && !format.shows_curves() {
-                notes.push(
-                    "the weights are initial ones, which no step has trained; give trained ones with --weights FILE"
-                        .to_owned(),
-                );
+                notes.push(UNTRAINED.to_owned());
             }
             places.reads("the weights", args.weights.as_deref());
             if format != Format::TensorBoard {

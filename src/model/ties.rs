@@ -119,8 +119,8 @@ mod tests {
         let known = "embeddings here: layers.0";
         assert_eq!(of("embedding", 7), format!("found \"embedding\": expected the path of an embedding; {known}"));
         assert_eq!(of("layers.9", 7), format!("there is no layer at \"layers.9\": {known}"));
-        assert_eq!(of("layers.1", 7), format!("the layer at \"layers.1\" is position, no embedding: {known}"));
-        assert_eq!(of("layers.2", 7), format!("the layer at \"layers.2\" is dense, no embedding: {known}"));
+        assert_eq!(of("layers.1", 7), format!("the layer at \"layers.1\" is position, not an embedding: {known}"));
+        assert_eq!(of("layers.2", 7), format!("the layer at \"layers.2\" is dense, not an embedding: {known}"));
         assert_eq!(
             of("layers.0", 6),
             "the weight of \"layers.0\" is [7, 5], and this layer makes 6 values of 5: \

@@ -104,7 +104,7 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
             exact(from)
         )
     } else {
-        format!("at step {}; Continue resumes from there", exact(from))
+        format!("at step {}; Continue resumes from its last checkpoint", exact(from))
     };
     assert!(robot.sees(&way), "{way}: {:?}", robot.app().studio.notice);
     perform(&mut robot, UiCommand::DismissNotice);

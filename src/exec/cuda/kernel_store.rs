@@ -319,9 +319,7 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     for phase in 0..meta[0] as usize {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
         let meets = source.blocks_meet() && blocks > 1;
-        let is_small = blocks > 0 && u64::from(blocks) * meta[1] as u64 <= FEW_THREADS;
-        let takes_all = source.prefers_shared_memory() || is_small && source.keeps_to_shared_memory();
-        phases.push(Phase { function: function_of(module, source, (phase, smem), takes_all)?, blocks, smem, meets });
+        phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem, meets });
     }
     let geometry = source.is_general().then(|| {
         // SAFETY: the module is loaded.
@@ -333,16 +331,12 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     Ok(Kernel { module, phases, threads, work_bytes, geometry: geometry.transpose()? })
 }
 
-/// The largest number of threads of a small launch, of which a multiprocessor has one or two blocks.
-const FEW_THREADS: u64 = 1 << 17;
-
-/// The function of a phase, with permission to use the shared memory that it needs; if it `takes_all`, multiprocessors
-/// use their whole first-level cache as shared memory.
+/// The function of a phase, with permission to use the shared memory that it needs.
 fn function_of(
     module: sys::CUmodule,
     source: &KernelSource,
-    (phase, smem): (usize, u32),
-    takes_all: bool,
+    phase: usize,
+    smem: u32,
 ) -> Result<sys::CUfunction, CudaError> {
     let name = CString::new(source.entry_name(phase)).map_err(|e| e.to_string())?;
     // SAFETY: the module is loaded.
@@ -355,7 +349,7 @@ fn function_of(
         unsafe { result::function::set_function_attribute(function, attribute, smem as i32) }
             .map_err(|e| failed("cuFuncSetAttribute (shared memory)", e))?;
     }
-    if takes_all {
+    if source.prefers_shared_memory() {
         let carveout = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
         // SAFETY: as above; this is a hint.
         let _ = unsafe { result::function::set_function_attribute(function, carveout, 100) };

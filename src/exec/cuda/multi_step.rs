@@ -10,7 +10,7 @@ use super::bound_ops::BoundOps;
 use super::extents::{reads, writes};
 use super::horizontal_fusion::{member, share};
 use super::launch::Launch;
-use super::pdl::{ends_small, fetch_ahead, fit_together, writes_last};
+use super::pdl::{ends_small, fetch_ahead, writes_last};
 use crate::exec::location::located;
 use crate::ops::OpKind;
 use crate::select::cuda::KernelSpec;
@@ -158,11 +158,10 @@ fn start_feed_early(ops: &BoundOps, before: &mut Launch) -> bool {
 
 /// The first launch behind another step, whose last launch is `launches[before]`.
 fn behind_step(ops: &BoundOps, launches: &mut [Launch], before: usize, with_metrics: Option<Launch>) -> Option<Launch> {
+    let Some(written) = written_at_end(ops, &launches[before]) else { return with_metrics };
     let takes_metrics = with_metrics.is_some();
     let mut first = with_metrics.unwrap_or_else(|| launches[0].clone());
-    let is_beside = fit_together(ops, &launches[before], &first);
-    let fetches = written_at_end(ops, &launches[before]).is_some_and(|written| fetch_ahead(ops, &mut first, &written));
-    let overlaps = fetches || is_beside;
+    let overlaps = fetch_ahead(ops, &mut first, &written);
     if overlaps {
         launches[before].start_next_early();
     }

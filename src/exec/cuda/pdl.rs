@@ -4,9 +4,6 @@
 //! computed earlier: the weight in the forward pass, the saved activation in the backward pass. If the preceding launch
 //! does not write it, it is loaded while that launch is still running. The preceding launch signals when the next one
 //! may start: after its own wait, so that all earlier results are in memory by then.
-//!
-//! A launch that loads nothing early still saves its start-up time, if the blocks of both launches fit on every
-//! multiprocessor; otherwise the waiting blocks accumulate on the few multiprocessors with free space.
 
 use super::arguments::{EARLY_A, EARLY_B, EARLY_ENDS, Range, meet};
 use super::bound_call::BoundCall;
@@ -17,7 +14,7 @@ use crate::compile::Compiled;
 use crate::ir::Role;
 use crate::ops::{Dir, OpKind};
 use crate::select::cuda::Pdl;
-use crate::select::{CudaFacts, Variant, cuda};
+use crate::select::{Variant, cuda};
 
 /// Sets the flags of a step's launches. The first one has none, because the launch before it is not known.
 pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
@@ -27,75 +24,14 @@ pub(super) fn set_flags(ops: &BoundOps, launches: &mut [Launch]) {
     for at in 1..launches.len() {
         let (before, after) = launches.split_at_mut(at);
         let (Some(front), Some(launch)) = (before.last_mut(), after.first_mut()) else { continue };
-        let leaves_room = front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room));
-        let is_beside = fit_together(ops, front, launch);
-        if !leaves_room && !is_beside {
+        if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.leaves_room)) {
             continue;
         }
         let written: Vec<Range> = front.ops().iter().flat_map(|op| writes(&ops.compiled, *op)).collect();
-        if fetch_ahead(ops, launch, &written) || is_beside {
+        if fetch_ahead(ops, launch, &written) {
             front.start_next_early();
         }
     }
-}
-
-/// The resources that the blocks of a launch take on the multiprocessor with most of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Room {
-    threads: u32,
-    shared_bytes: u32,
-}
-
-impl Room {
-    /// The resources of a phase with this number of blocks.
-    const fn of(gpu: &CudaFacts, blocks: u32, threads: u32, shared_bytes: u32) -> Self {
-        let each = blocks.div_ceil(if gpu.multiprocessors == 0 { 1 } else { gpu.multiprocessors });
-        Self { threads: each.saturating_mul(threads), shared_bytes: each.saturating_mul(shared_bytes) }
-    }
-
-    /// The larger of both, resource by resource.
-    fn or(self, other: Self) -> Self {
-        Self { threads: self.threads.max(other.threads), shared_bytes: self.shared_bytes.max(other.shared_bytes) }
-    }
-
-    /// Whether both fit on a multiprocessor: in half of its threads, for which the registers then suffice, and in most
-    /// of its shared memory.
-    const fn fits_beside(self, other: Self, gpu: &CudaFacts) -> bool {
-        const MOST_THREADS: u32 = 1024;
-        let most_shared_bytes = match gpu.capability {
-            (9 | 10, _) => 200 << 10,
-            _ => 90 << 10,
-        };
-        self.threads.saturating_add(other.threads) <= MOST_THREADS
-            && self.shared_bytes.saturating_add(other.shared_bytes) <= most_shared_bytes
-    }
-}
-
-/// Whether the first launch can let the second one start, and the blocks of both fit on every multiprocessor at the
-/// same time.
-pub(super) fn fit_together(ops: &BoundOps, front: &Launch, next: &Launch) -> bool {
-    let Some(gpu) = ops.compiled.selection.target.as_cuda() else { return false };
-    if !front.ops().iter().all(|op| pdl_of(ops, *op).is_some_and(|pdl| pdl.reads_flags)) {
-        return false;
-    }
-    match (room_of(ops, &gpu, front), room_of(ops, &gpu, next)) {
-        (Some(front), Some(next)) => front.fits_beside(next, &gpu),
-        _ => false,
-    }
-}
-
-/// The resources that a launch takes; `None` if a library is involved, or if its blocks wait for each other.
-fn room_of(ops: &BoundOps, gpu: &CudaFacts, launch: &Launch) -> Option<Room> {
-    let kernel = match launch {
-        Launch::Fused { kernel, .. } => kernel,
-        Launch::Single { op, .. } => match &ops.calls[*op][..] {
-            [BoundCall::Kernel { kernel, .. }] => kernel,
-            _ => return None,
-        },
-    };
-    let meets = kernel.phases.iter().any(|phase| phase.meets);
-    let rooms = kernel.phases.iter().map(|phase| Room::of(gpu, phase.blocks, kernel.threads, phase.smem));
-    rooms.reduce(Room::or).filter(|_| !meets)
 }
 
 /// How an operation uses programmatic dependent launch, if it is a single custom kernel.
@@ -181,21 +117,6 @@ mod tests {
     use crate::compile::{Options, compile};
     use crate::model::{check, read_preset};
     use crate::select::Target;
-
-    #[test]
-    fn launches_that_start_early_leave_each_other_room() {
-        let gpu = Target::h200().as_cuda().unwrap();
-        let room = |blocks, threads, shared_bytes| Room::of(&gpu, blocks, threads, shared_bytes);
-        // Two blocks of the larger launch share a multiprocessor.
-        assert_eq!(room(133, 256, 10), Room { threads: 512, shared_bytes: 20 });
-        assert!(room(133, 256, 10).fits_beside(room(132, 512, 10), &gpu));
-        assert!(!room(133, 256, 10).fits_beside(room(132, 544, 10), &gpu));
-        assert!(room(64, 256, 100 << 10).fits_beside(room(64, 256, 100 << 10), &gpu));
-        assert!(!room(64, 256, 100 << 10).fits_beside(room(64, 256, 101 << 10), &gpu));
-        let small = CudaFacts { capability: (12, 0), ..gpu };
-        assert!(!room(64, 256, 48 << 10).fits_beside(room(64, 256, 48 << 10), &small));
-        assert_eq!(room(1, 32, 9).or(room(1, 64, 1)), Room { threads: 64, shared_bytes: 9 });
-    }
 
     #[test]
     fn a_product_fetches_early_what_the_launch_in_front_does_not_write() {

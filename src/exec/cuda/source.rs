@@ -153,19 +153,6 @@ impl KernelSource {
         self.members.iter().any(|spec| spec.prefers_shared_memory)
     }
 
-    /// Whether its members read everything about once or through shared memory, so that a small launch is not slower
-    /// with a small first-level cache. If consecutive launches divide the memory of a multiprocessor in the same way,
-    /// none has to wait until it is divided again.
-    pub(super) fn keeps_to_shared_memory(&self) -> bool {
-        let keeps = |spec: &KernelSpec| match spec.file {
-            KernelFile::Gemm | KernelFile::Norm | KernelFile::Elementwise | KernelFile::Joined => true,
-            KernelFile::Sequence | KernelFile::Attention | KernelFile::AttentionMma => true,
-            KernelFile::Loss | KernelFile::Optimizer | KernelFile::Rates => true,
-            KernelFile::Conv | KernelFile::Pool | KernelFile::Recurrent | KernelFile::Feed | KernelFile::Clear => false,
-        };
-        self.members.iter().all(keeps)
-    }
-
     /// The C++ text.
     #[must_use]
     pub fn text(&self) -> String {

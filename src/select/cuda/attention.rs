@@ -4,7 +4,7 @@ use super::elementwise::dropout_scale;
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
 use crate::select::cuda::custom::CustomKernel;
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
@@ -48,7 +48,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         let is_one_phase = !g.rotary && (!is_backward || has_sums);
         CustomKernel {
             tail: format!("{}_{tail}_v0", real.name()),
-            spec: KernelSpec::new(file, template, shape).with_pdl(Pdl::WAITS),
+            spec: KernelSpec::new(file, template, shape),
             work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
             cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
         }
@@ -60,9 +60,10 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let tile = tile(g.head_dim);
     let mut out = vec![plain(tile, FLOPS_PER_US)];
     // If there are fewer of the largest tiles than multiprocessors, smaller tiles use more multiprocessors, but process
-    // every key more often.
+    // every key more often. Tensor cores are faster than either.
     let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
-    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && blocks(tile) < gpu.multiprocessors as usize {
+    let is_idle = blocks(tile) < gpu.multiprocessors as usize && mma_supports(g, real, gpu).is_err();
+    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && is_idle {
         out.push(plain(tile / 2, 1.25 * FLOPS_PER_US));
     }
     if mma_supports(g, real, gpu).is_ok() {

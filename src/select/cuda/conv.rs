@@ -10,7 +10,7 @@ use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
 use crate::select::cuda::custom::{CustomKernel, cpp_act};
 use crate::select::cuda::real::{Real, copy_width};
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// The largest number of candidates of any geometry for one operation.
@@ -166,7 +166,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 
 /// A kernel of this family.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Conv, template, arguments).with_pdl(Pdl::WAITS)
+    KernelSpec::new(KernelFile::Conv, template, arguments)
 }
 
 /// Elements of the weight.

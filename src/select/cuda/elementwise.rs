@@ -175,12 +175,12 @@ const FEW_ELEMENTS: usize = 1 << 17;
 
 /// A kernel of this family that only waits for the preceding launch.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Elementwise, template, arguments).with_pdl(Pdl::WAITS)
+    KernelSpec::new(KernelFile::Elementwise, template, arguments)
 }
 
 /// The PDL properties of a kernel that reads its flags, and that may let the next launch start.
 const fn leaving_room(leaves_room: bool) -> Pdl {
-    Pdl { leaves_room, ..Pdl::WAITS }
+    Pdl { reads_flags: true, fetches_early: false, leaves_room }
 }
 
 /// The bits of the factor of kept elements in dropout, as a template argument.

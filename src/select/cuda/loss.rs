@@ -72,7 +72,8 @@ fn code(real: Real, tail: &str, spec: KernelSpec, work_bytes: usize, cost_us: f6
 
 /// A kernel of this family that reads its flags and fills the machine.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
-    KernelSpec::new(KernelFile::Loss, template, arguments).with_pdl(Pdl::WAITS)
+    let pdl = Pdl { reads_flags: true, ..Pdl::default() };
+    KernelSpec::new(KernelFile::Loss, template, arguments).with_pdl(pdl)
 }
 
 /// Like [`spec`], for a kernel that leaves space for the blocks of the next launch.

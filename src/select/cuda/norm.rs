@@ -6,7 +6,7 @@ use crate::model::Activation;
 use crate::ops::{self, GradientPart, OpKind, Scalar};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
@@ -82,7 +82,7 @@ impl Shape {
     fn code(&self, form: &str, (template, arguments): Type, work_bytes: usize, cost_us: f64) -> CustomKernel {
         CustomKernel {
             tail: format!("{}_{form}_v0", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Norm, template, arguments).with_pdl(Pdl::WAITS),
+            spec: KernelSpec::new(KernelFile::Norm, template, arguments),
             work_bytes: work_bytes as u64,
             cost_us,
         }

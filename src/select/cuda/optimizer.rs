@@ -167,7 +167,7 @@ impl Update<'_> {
         let (rule, t) = (self.rule, self.real.cpp());
         let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
         // These kernels wait only where they need a result of the preceding launch.
-        let pdl = Pdl { fetches_early: true, ..Pdl::WAITS };
+        let pdl = Pdl { fetches_early: true, ..Pdl::default() };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };
         match &self.any_table {

@@ -5,7 +5,7 @@ use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
 use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// Every type of this family for an operation.
@@ -41,7 +41,7 @@ type Type = (&'static str, String);
 fn code(real: Real, channels: usize, (template, arguments): Type, bytes: usize) -> CustomKernel {
     CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(vec_width(real, channels))),
-        spec: KernelSpec::new(KernelFile::Pool, template, arguments).with_pdl(Pdl::WAITS),
+        spec: KernelSpec::new(KernelFile::Pool, template, arguments),
         work_bytes: 0,
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     }

@@ -5,7 +5,7 @@ use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -48,8 +48,7 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
          }};",
         rows.join(",\n    ")
     );
-    let spec =
-        KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches)).with_pdl(Pdl::WAITS);
+    let spec = KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches));
     let general = GeneralMember {
         table: [count as u32, runs as u32].into_iter().chain(words).collect(),
         ..GeneralMember::new("AnyRuns, ANY, ANY".to_owned(), vec![0, run as u64, op.batches as u64])
@@ -80,9 +79,7 @@ fn update_rates(op: &ops::UpdateRates) -> CustomKernel {
     let numbers = vec![warmup as u64, last, every as u64, factor, clip, segments as u64, op.batches as u64];
     CustomKernel {
         tail: "f64_warp_v0".to_owned(),
-        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments)
-            .with_general(general, numbers)
-            .with_pdl(Pdl::WAITS),
+        spec: KernelSpec::new(KernelFile::Rates, "UpdateRates", arguments).with_general(general, numbers),
         work_bytes: 0,
         cost_us: LAUNCH_US,
     }

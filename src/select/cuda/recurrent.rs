@@ -7,7 +7,7 @@
 
 use super::custom::CustomKernel;
 use super::real::Real;
-use super::spec::{KernelFile, KernelSpec, Pdl};
+use super::spec::{KernelFile, KernelSpec};
 use super::speed::LAUNCH_US;
 use crate::model::Cell;
 use crate::ops::{self, OpKind, RecurrenceGeometry};
@@ -114,8 +114,7 @@ impl Walk<'_> {
         let template = if self.is_backward { back } else { forward };
         CustomKernel {
             tail: format!("{}_{way}", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape()))
-                .with_pdl(Pdl::WAITS),
+            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape())),
             work_bytes: 0,
             cost_us: LAUNCH_US,
         }

@@ -5,7 +5,7 @@ use super::speed::{BYTES_PER_US, CACHED_BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind};
 use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 
 /// Every type of these families for an operation.
@@ -16,7 +16,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     let width = |multiples: &[usize]| vec_width(real, multiples.iter().copied().fold(0, greatest_divisor));
     let of = |file, template, arguments: String, v: usize, bytes: usize| CustomKernel {
         tail: format!("{}_{}_v0", real.name(), width_name(v)),
-        spec: KernelSpec::new(file, template, arguments).with_pdl(Pdl::WAITS),
+        spec: KernelSpec::new(file, template, arguments),
         work_bytes: 0,
         cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
     };
@@ -43,8 +43,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let [own, any] = position_arguments(positions);
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}{own}");
             let kernel = of(KernelFile::Sequence, "Embedding", arguments, v, bytes);
-            let numbers = [rows, vocab, units, positions].map(|n| n as u64);
-            general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &numbers)
+            general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &[rows, vocab, units, positions].map(|n| n as u64))
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
             let v = width(&[units]);
@@ -55,7 +54,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
             let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
-            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments).with_pdl(Pdl::WAITS);
+            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
             let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
             return vec![one, CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel }];
         }

@@ -91,14 +91,9 @@ pub struct Pdl {
     /// It can load inputs while the preceding launch still runs.
     pub fetches_early: bool,
     /// Blocks of the next launch fit beside its own blocks, for all sizes. A kernel that streams through a whole image
-    /// fills the GPU, and blocks that wait there take space from those that work: for other kernels the executor
-    /// compares the sizes of both launches. Only kernels that read flags can let the next one start.
+    /// fills the GPU, and blocks that wait there take space from those that work. Only kernels that read flags can let
+    /// the next one start.
     pub leaves_room: bool,
-}
-
-impl Pdl {
-    /// For a kernel that waits for the preceding launch, and lets the next one start if both are small.
-    pub const WAITS: Self = Self { reads_flags: true, fetches_early: false, leaves_room: false };
 }
 
 /// The general member of a family that does the same as a specialised one, bit for bit.

@@ -92,7 +92,7 @@ impl UiCommand {
         }
     }
 
-    /// The run, its device, and kept runs.
+    /// The run and its device.
     fn run_info(&self) -> Info {
         match self {
             Self::TrainOrPause => Info::new(
@@ -138,6 +138,13 @@ impl UiCommand {
                 None,
                 "Changes the learning rate of the run from the next step on",
             ),
+            other => other.measuring_info(),
+        }
+    }
+
+    /// Measurements, predictions, and kept runs.
+    fn measuring_info(&self) -> Info {
+        match self {
             Self::TimeBothWays => Info::new(
                 "Measure eager",
                 icons::LIVE,

@@ -198,6 +198,8 @@ fn title_ui(ui: &mut Ui, title: &str) {
     ui.label(RichText::new(title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
 }
 
+const FIELDS_ARE_MARKED: &str = "The fields to change are marked in the network at the left.";
+
 fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
@@ -215,11 +217,7 @@ fn facts_ui(ui: &mut Ui, view: &DataPanelView<'_>) {
     if has_problem {
         ui.set_opacity(FAINT);
     } else if view.is_current && data.misfit.is_some() {
-        problem_ui(
-            ui,
-            "This data does not fit the network.",
-            "The fields to change are marked in the network at the left.",
-        );
+        problem_ui(ui, "This data does not fit the network.", FIELDS_ARE_MARKED);
     }
     let count = |n: usize| format::exact(n as u64);
     line_ui(ui, "samples", &count(data.set.len()));

@@ -4,7 +4,7 @@
 use super::bound::Bound;
 use super::exact::Exact;
 use super::gradient_step::{EMULATED, trained, update_at};
-use super::spread::norm;
+use super::spread::{ROUNDING, extrapolated, norm};
 use crate::compile::Options;
 use crate::exec::cpu::{CoarseStep, host_target};
 use crate::model::Model;
@@ -19,22 +19,6 @@ pub(super) const fn tolerance(real: Real) -> f64 {
         Real::Tf32 | Real::F16 => 8e-2,
         Real::Bf16 => 3e-1,
     }
-}
-
-/// How much farther away a kernel may be than the farthest of the emulated steps. These are samples of what rounding
-/// does; a single number, the worst case, is four times as far as the farthest of nine samples once in some thousands.
-const ROUNDING: f64 = 4.0;
-
-/// How far a kernel may be, from how far the samples are. What rounding is multiplied by may itself be rounding, as in
-/// batch normalisations of what is constant, one behind the other: then the samples differ by orders of magnitude, and
-/// the kernel is one more of these. It may be as many times farther than the farthest sample as that is farther than
-/// the middle one; of logarithms that are normally distributed, that is three deviations. Samples that are not off at
-/// all say nothing of this.
-pub(super) fn extrapolated(samples: impl Iterator<Item = f64>) -> f64 {
-    let mut samples: Vec<f64> = samples.filter(|apart| *apart > 0.0).collect();
-    samples.sort_by(f64::total_cmp);
-    let Some(farthest) = samples.last() else { return 0.0 };
-    farthest * ROUNDING.max(farthest / samples[(samples.len() - 1) / 2])
 }
 
 /// The nearest number with as many bits as products have of a type; for `f32` the next but one, as nothing is rounded
@@ -280,14 +264,5 @@ mod tests {
             (left_range(Real::F16).as_str(), left_range(Real::Tf32).as_str()),
             ("the step leaves the range of f16", "the step leaves the range of f32")
         );
-    }
-
-    #[test]
-    fn samples_of_all_sizes_allow_more_than_those_of_one_size() {
-        let of = |samples: &[f64]| extrapolated(samples.iter().copied());
-        assert_eq!((of(&[]), of(&[0.0, 0.0]), of(&[0.0, 3.0, 0.0])), (0.0, 0.0, 12.0));
-        assert_eq!(of(&[1.0, 0.5, 1.5, 2.0, 1.0]), 8.0);
-        // The farthest is a thousand times as far as the middle one.
-        assert_eq!(of(&[1e3, 1.0, 1e-3, 0.0]), 1e6);
     }
 }

@@ -3,10 +3,11 @@
 
 use super::Check;
 use super::bound::{apart, error_text, ratio};
-use super::by_length::{extrapolated, tolerance};
+use super::by_length::tolerance;
 use super::divergence::is_large;
 use super::gradient_step::EMULATED;
 use super::replay::ReplayHarness;
+use super::spread::extrapolated;
 use crate::compile::{Options, compile};
 use crate::data::{Dataset, Target};
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
@@ -212,8 +213,7 @@ impl ReplayHarness<'_> {
         let undecided = if real == Real::F32 { exact.undecided } else { exact.undecided.max(some.len().div_ceil(20)) };
         if let Some(right) = right.filter(|right| right.abs_diff(exact.right) > undecided && !both_wild) {
             let expected = exact.right;
-            let text = format!("right answers: {right} instead of {expected}; left to rounding: {undecided}");
-            wrong.push((text, None));
+            wrong.push((format!("right answers: {right} instead of {expected}; left to rounding: {undecided}"), None));
         }
         let evaluator = self.session.evaluator.as_mut();
         let batch = evaluator.map_or(1, |evaluator| evaluator.step_mut().compiled().model.batch);

@@ -4,7 +4,6 @@
 //! can exceed the gradients, and a wrong gradient would be within it. Samples take its place there: the step runs
 //! again with the last digits of its parameters changed at random, and the differences show what rounding does.
 
-use super::by_length::extrapolated;
 use super::gradient_step::{trained, update_at};
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
@@ -23,6 +22,22 @@ const LEAST: f64 = 1e-6;
 
 /// Units in the last place that the measured bound of a loss is at least.
 const LEAST_OF_LOSS: f64 = 8.0;
+
+/// How much farther away a kernel may be than the farthest of the emulated steps. These are samples of what rounding
+/// does; a single number, the worst case, is four times as far as the farthest of nine samples once in some thousands.
+pub(super) const ROUNDING: f64 = 4.0;
+
+/// How far a kernel may be, from how far the samples are. What rounding is multiplied by may itself be rounding, as in
+/// batch normalisations of what is constant, one behind the other: then the samples differ by orders of magnitude, and
+/// the kernel is one more of these. It may be as many times farther than the farthest sample as that is farther than
+/// the middle one; of logarithms that are normally distributed, that is three deviations. Samples that are not off at
+/// all say nothing of this.
+pub(super) fn extrapolated(samples: impl Iterator<Item = f64>) -> f64 {
+    let mut samples: Vec<f64> = samples.filter(|apart| *apart > 0.0).collect();
+    samples.sort_by(f64::total_cmp);
+    let Some(farthest) = samples.last() else { return 0.0 };
+    farthest * ROUNDING.max(farthest / samples[(samples.len() - 1) / 2])
+}
 
 /// The norm of a vector.
 pub(super) fn norm(values: impl Iterator<Item = f64>) -> f64 {
@@ -93,5 +108,19 @@ impl Spread {
     pub(super) fn of_gradient(&self, index: usize, size: f64) -> f64 {
         let apart = |grads: &Vec<Vec<f32>>| norm(grads[index].iter().map(|g| f64::from(*g)));
         extrapolated(self.grads.iter().map(apart)).max(LEAST * size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_of_all_sizes_allow_more_than_those_of_one_size() {
+        let of = |samples: &[f64]| extrapolated(samples.iter().copied());
+        assert_eq!((of(&[]), of(&[0.0, 0.0]), of(&[0.0, 3.0, 0.0])), (0.0, 0.0, 12.0));
+        assert_eq!(of(&[1.0, 0.5, 1.5, 2.0, 1.0]), 8.0);
+        // The farthest is a thousand times as far as the middle one.
+        assert_eq!(of(&[1e3, 1.0, 1e-3, 0.0]), 1e6);
     }
 }

@@ -194,7 +194,7 @@ fn a_file_of_another_kind_is_never_replaced() {
         (&["plan", "xor", "--svg", &letter], "SVG picture of this program"),
     ] {
         let message = super::refused(args);
-        assert!(message.contains(&format!("is no {kind}, so it is not replaced")), "{message}");
+        assert!(message.contains(&format!("is not of this kind: {kind}, so it is not replaced")), "{message}");
         assert_eq!(std::fs::read(&letter).unwrap(), b"a letter\n");
     }
     assert_eq!(listing(folder.path()), ["letter.txt", "w.safetensors"]);
