@@ -89,11 +89,8 @@ pub(super) fn writes_last(ops: &BoundOps, op: usize) -> Vec<Range> {
 fn early(compiled: &Compiled, op: usize, written: &[Range]) -> u64 {
     let kind = &compiled.plan.program.ops[op].kind;
     let slots = kind.slots();
-    let is_product = match kind {
-        OpKind::Gemm(_) | OpKind::GemmNorm(_) | OpKind::GemmNormBwd(_) => true,
-        OpKind::DenseCe { .. } | OpKind::WeightStep { .. } => true,
-        _ => false,
-    };
+    let is_alone = matches!(kind, OpKind::Gemm(_) | OpKind::GemmNorm(_) | OpKind::GemmNormBwd(_));
+    let is_product = is_alone || matches!(kind, OpKind::DenseCe { .. } | OpKind::WeightStep { .. });
     let flag_of = |slot: &str| match slot {
         "a" if is_product => EARLY_A,
         "b" if is_product => EARLY_B,

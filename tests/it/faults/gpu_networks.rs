@@ -33,7 +33,7 @@ pub const HEADS: &str = r#"{"version": 1, "name": "heads", "precision": "tf32",
 
 /// The same with factors of 16 bits, without rotary embedding and dropout.
 pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision": "bf16",
-    "input": {"shape": [70, 48], "batch": 2}, "layers": [
+    "input": {"shape": [140, 48], "batch": 4}, "layers": [
     {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
