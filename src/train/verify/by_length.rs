@@ -4,7 +4,7 @@
 use super::bound::Bound;
 use super::exact::Exact;
 use super::gradient_step::{EMULATED, trained, update_at};
-use super::spread::{ROUNDING, extrapolated, norm};
+use super::spread::{ROUNDING, extrapolated, norm, reference_norm};
 use crate::compile::Options;
 use crate::exec::cpu::{CoarseStep, host_target};
 use crate::model::Model;
@@ -162,7 +162,7 @@ fn is_needed(bounds: &[Bound], longest: f64, real: Real) -> bool {
 
 /// The norm of a gradient, or a hundredth of the longest one's.
 fn own_or_longest(bounds: &[Bound], longest: f64) -> f64 {
-    norm(bounds.iter().map(|b| b.value)).max(1e-2 * longest)
+    reference_norm(norm(bounds.iter().map(|b| b.value)), longest)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ fn judged(
     options: &VerifyOptions,
     spoil: impl FnOnce(&mut Gradients, &Exact),
 ) -> Result<(Check, bool), TrainError> {
-    const NAME: &str = "fast kernels against reference (f64)";
+    const NAME: &str = super::names::FAST;
     let small = model.with_batch(model.batch.min(2 * BATCH));
     let compiling = options.compiling();
     let (mut fast, mut pool) = prepared(&small, &compiling, options.seed)?;

@@ -4,7 +4,7 @@ use super::bound::{apart, error_text, ratio};
 use super::divergence::leaves_numbers;
 use super::exact::double;
 use super::gradient_step::{BATCH, EMULATED, culprit, first_of, trained, update_at};
-use super::spread::{SAMPLES, Spread, is_useful, norm};
+use super::spread::{SAMPLES, Spread, is_useful, norm, reference_norm};
 use super::{Check, VerifyOptions};
 use crate::compile::{Options, compile};
 use crate::exec::Step;
@@ -50,8 +50,7 @@ pub(super) fn cost(model: &Model) -> Result<(f64, u64), TrainError> {
     // A step in f64 and one in f32, what is put back after each pass, gradients three times, and every value with its
     // bound.
     let held = plan.arena_bytes + plan.arena_bytes / 2 + 2 * persistent as u64 + 2 * plan.unshared_bytes;
-    let held = held + Spread::bytes(&small);
-    Ok((seconds, held))
+    Ok((seconds, held + Spread::bytes(&small)))
 }
 
 /// The loss along a line through the parameters.
@@ -93,8 +92,9 @@ struct Rounding<'a> {
     seed: u64,
     /// The running bound of the loss.
     loss: f64,
-    /// Of the gradients.
+    /// Of the gradients, and the largest of them.
     norms: Vec<f64>,
+    longest: f64,
     /// Measured when first needed.
     spread: Option<Spread>,
     /// The number of comparisons in which the measured errors were used.
@@ -110,18 +110,14 @@ impl Rounding<'_> {
         direction: &[f64],
         bound: f64,
     ) -> Result<Errors, TrainError> {
-        let longest = self.norms.iter().copied().fold(0.0, f64::max);
-        let size = self.norms[index].max(1e-2 * longest);
+        let size = reference_norm(self.norms[index], self.longest);
         if is_useful(bound + self.loss / WIDTHS[0], size) {
             return Ok(Errors { slope: bound, loss: self.loss });
         }
-        if self.spread.is_none() {
-            self.spread = Some(Spread::measure(self.model, step, pool, self.seed)?);
-        }
+        let spread = Spread::measured_once(&mut self.spread, self.model, (step, pool), self.seed)?;
         self.used += 1;
-        let measured = self.spread.as_ref().map(|s| (s.of_slope(index, direction, size), s.of_loss()));
-        let (slope, loss) = measured.unwrap_or((bound, self.loss));
-        Ok(Errors { slope: slope.min(bound), loss: loss.min(self.loss) })
+        let slope = spread.of_slope(index, direction, size).min(bound);
+        Ok(Errors { slope, loss: spread.of_loss().min(self.loss) })
     }
 }
 
@@ -201,7 +197,7 @@ fn direction(rng: &mut Rng, len: usize, single: bool) -> Vec<f64> {
 
 /// f64 analytic gradients against central differences along random directions and single elements of each parameter.
 pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "gradient against central differences (f64)";
+    const NAME: &str = super::names::GRADIENT;
     let small = model.with_batch(model.batch.min(BATCH));
     let (mut step, mut pool) = prepared(&small, &Options::reference_f64(host_target(1)), options.seed)?;
     let (until, update) = (first_of(&step, Phase::Backward), update_at(&step));
@@ -216,9 +212,9 @@ pub(super) fn against_differences(model: &Model, options: &VerifyOptions) -> Res
     let mut rng = Rng::new(options.seed, 0x6AAD);
     let (mut worst, mut failures) = (None::<(Difference, String)>, Vec::new());
     let mut compared = 0usize;
-    let norms = grads.iter().map(|(_, grad)| norm(grad.iter().copied())).collect();
-    let mut rounding =
-        Rounding { model: &small, seed: options.seed, loss: exact.loss.error, norms, spread: None, used: 0 };
+    let norms: Vec<f64> = grads.iter().map(|(_, grad)| norm(grad.iter().copied())).collect();
+    let (seed, longest) = (options.seed, norms.iter().copied().fold(0.0, f64::max));
+    let mut rounding = Rounding { model: &small, seed, loss: exact.loss.error, norms, longest, spread: None, used: 0 };
     // A network of many parameters is sampled: each costs several forward passes on plain loops.
     // A path may run none of them.
     let stride = grads.len().div_ceil(COMPARED).max(1);

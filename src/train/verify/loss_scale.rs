@@ -3,7 +3,7 @@
 use super::bound::{Bound, Worst, error_text, ratio};
 use super::exact::{DRAWS, Exact, double};
 use super::gradient_step::{BATCH, culprit, trained};
-use super::spread::{Spread, is_useful, norm};
+use super::spread::{Spread, is_useful, norm, reference_norm};
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::Step;
@@ -31,11 +31,7 @@ impl Batch {
 
     /// What rounding does to it, measured.
     fn spread(&mut self, seed: u64) -> Result<&Spread, TrainError> {
-        let spread = match self.spread.take() {
-            Some(spread) => spread,
-            None => Spread::measure(&self.model, &mut self.step, &mut self.pool, seed)?,
-        };
-        Ok(self.spread.insert(spread))
+        Spread::measured_once(&mut self.spread, &self.model, (&mut self.step, &mut self.pool), seed)
     }
 }
 
@@ -98,11 +94,11 @@ impl Both {
             worst.meets(|| name.to_owned(), at, b.value, Bound { error: a.error + b.error, ..*a });
         }
         let errors = norm(once.iter().zip(twice).map(|(a, b)| a.error + b.error));
-        let size = norm(once.iter().map(|a| a.value)).max(1e-2 * longest);
+        let size = reference_norm(norm(once.iter().map(|a| a.value)), longest);
         if !is_useful(errors, size) {
             let apart = norm(once.iter().zip(twice).map(|(a, b)| a.value - b.value));
             let allowed = self.measured(|spread| spread.of_gradient(index, size))?;
-            let text = format!("{name}: of its norm {}", error_text(apart, allowed));
+            let text = format!("{name}: norm of the difference: {}", error_text(apart, allowed));
             worst.join(Worst { ratio: ratio(apart, allowed), text });
         }
         Ok(worst)
@@ -112,7 +108,7 @@ impl Both {
 /// Whether the loss is the batch's mean or its sum: a batch that holds every sample twice must not change loss and
 /// gradients by more than rounding in `f64` does.
 pub(super) fn loss_scale(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "loss scale";
+    const NAME: &str = super::names::LOSS_SCALE;
     if model.layers.iter().any(|l| l.spec.is_random()) {
         return Ok(Check::skipped(NAME, "dropout masks differ between the two batches"));
     }

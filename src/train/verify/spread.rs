@@ -44,6 +44,11 @@ pub(super) fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|v| v * v).sum::<f64>().sqrt()
 }
 
+/// The norm that errors of a gradient are compared with: its own, or a hundredth of the largest one if that is more.
+pub(super) fn reference_norm(own: f64, longest: f64) -> f64 {
+    own.max(1e-2 * longest)
+}
+
 /// Whether a bound is small enough to tell wrong from right for a gradient of this norm.
 pub(super) fn is_useful(bound: f64, norm: f64) -> bool {
     bound <= USEFUL * norm
@@ -64,8 +69,22 @@ impl Spread {
         (SAMPLES * model.trained_len() * size_of::<f32>()) as u64
     }
 
+    /// The samples in `kept`, which are measured if there are none.
+    pub(super) fn measured_once<'a>(
+        kept: &'a mut Option<Self>,
+        model: &Model,
+        (step, pool): (&mut Step, &mut Pool),
+        seed: u64,
+    ) -> Result<&'a Self, TrainError> {
+        let spread = match kept.take() {
+            Some(spread) => spread,
+            None => Self::measure(model, step, pool, seed)?,
+        };
+        Ok(kept.insert(spread))
+    }
+
     /// Runs the samples; `step` is a step in `f64` that has not run, and is left so.
-    pub(super) fn measure(model: &Model, step: &mut Step, pool: &mut Pool, seed: u64) -> Result<Self, TrainError> {
+    fn measure(model: &Model, step: &mut Step, pool: &mut Pool, seed: u64) -> Result<Self, TrainError> {
         let (saved, until, loss) = (step.snapshot()?, update_at(step), step.find("loss")?);
         let ids: Vec<ParamId> = trained(model).collect();
         let start: Vec<Vec<f64>> = ids.iter().map(|p| step.param::<f64>(*p)).collect::<Result<_, _>>()?;

@@ -10,7 +10,7 @@ use crate::train::prepared_step::prepared;
 
 /// The first update must go against the gradient, of which weight decay is a part.
 pub(super) fn update_direction(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    const NAME: &str = "update direction";
+    const NAME: &str = super::names::UPDATE;
     let (mut step, mut pool) = prepared(model, &options.compiling(), options.seed)?;
     let before: Vec<Vec<f32>> = trained(model).map(|p| step.param::<f32>(p)).collect::<Result<_, _>>()?;
     let scale = f64::from(scale_of(&step)?);
