@@ -855,13 +855,13 @@ struct LayerNorm {
             });
             norms::row_sum<THREADS, TPR>(sum, scratch);
         }
-        const float mean = sum[0] * (1.0f / (float)cols);
+        const float share = norms::reciprocal(cols), mean = norms::product(sum[0], share);
         each([&](int, float(&d)[V]) {
 #pragma unroll
-            for (int i = 0; i < V; ++i) square[0] += (d[i] - mean) * (d[i] - mean);
+            for (int i = 0; i < V; ++i) square[0] = fmaf(d[i] - mean, d[i] - mean, square[0]);
         });
         norms::row_sum<THREADS, TPR>(square, scratch);
-        const float rstd = rsqrtf(square[0] * (1.0f / (float)cols) + (float)norms::real_number<EPS, 2>(a));
+        const float rstd = rsqrtf(fmaf(square[0], share, (float)norms::real_number<EPS, 2>(a)));
         if (!valid) return;
         if (lane == 0) {
             if (!RMS && a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
@@ -872,7 +872,7 @@ struct LayerNorm {
             norms::floats(a, Slots::GAMMA, group * V, 1.0f, gamma);
             norms::floats(a, RMS ? -1 : Slots::BETA, group * V, 0.0f, beta);
 #pragma unroll
-            for (int i = 0; i < V; ++i) out[i] = (d[i] - mean) * rstd * gamma[i] + beta[i];
+            for (int i = 0; i < V; ++i) out[i] = fmaf(norms::product(d[i] - mean, rstd), gamma[i], beta[i]);
             norms::put<T, V>(y + group * V, out);
         });
     }
@@ -917,28 +917,26 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
         raw[1][n].widen(normal[n]);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            normal[n][i] = (normal[n][i] - mean) * rstd;
+            normal[n][i] = product(normal[n][i] - mean, rstd);
             if (SUMS && in) {
-                column[n * V + i] += g[n][i] * normal[n][i];
+                column[n * V + i] = fmaf(g[n][i], normal[n][i], column[n * V + i]);
                 if constexpr (!RMS) column[(N + n) * V + i] += g[n][i];
             }
-            g[n][i] *= gamma[i];
+            g[n][i] = product(g[n][i], gamma[i]);
             if (in) {
                 if constexpr (!RMS) sum[0] += g[n][i];
-                sum[GX] += g[n][i] * normal[n][i];
+                sum[GX] = fmaf(g[n][i], normal[n][i], sum[GX]);
             }
         }
     }
     row_sum<THREADS, TPR>(sum, scratch);
     if (!a.has(Slots::DX) || !valid) return;
+    const float mean_g = RMS ? 0.0f : product(sum[0], reciprocal(cols)), mean_gx = product(sum[GX], reciprocal(cols));
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         if (!EVEN && lane + n * TPR >= groups) continue;
 #pragma unroll
-        for (int i = 0; i < V; ++i)
-            g[n][i] =
-                rstd * (g[n][i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
-                    normal[n][i] * (sum[GX] * (1.0f / (float)cols)));
+        for (int i = 0; i < V; ++i) g[n][i] = product(rstd, fmaf(-normal[n][i], mean_gx, g[n][i] - mean_g));
         if (adds) {
             residual[n].widen(normal[n]);
 #pragma unroll
@@ -963,8 +961,8 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
         floats(a, Slots::GAMMA, col, 1.0f, gamma);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            g[i] *= gamma[i];
-            normal[i] = (normal[i] - mean) * rstd;
+            g[i] = product(g[i], gamma[i]);
+            normal[i] = product(normal[i] - mean, rstd);
         }
     };
 #pragma unroll 2
@@ -973,18 +971,17 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             if constexpr (!RMS) sum[0] += g[i];
-            sum[GX] += g[i] * normal[i];
+            sum[GX] = fmaf(g[i], normal[i], sum[GX]);
         }
     }
     row_sum<THREADS, THREADS>(sum, scratch);
     if (!a.has(Slots::DX)) return;
+    const float mean_g = RMS ? 0.0f : product(sum[0], reciprocal(cols)), mean_gx = product(sum[GX], reciprocal(cols));
 #pragma unroll 2
     for (int col = threadIdx.x * V; col < cols; col += THREADS * V) {
         get(col);
 #pragma unroll
-        for (int i = 0; i < V; ++i)
-            g[i] = rstd * (g[i] - (RMS ? 0.0f : sum[0]) * (1.0f / (float)cols) -
-                normal[i] * (sum[GX] * (1.0f / (float)cols)));
+        for (int i = 0; i < V; ++i) g[i] = product(rstd, fmaf(-normal[i], mean_gx, g[i] - mean_g));
         if (a.has(Slots::RESIDUAL)) {
             fetch<T, V>(a.at<T>(Slots::RESIDUAL) + first + col).widen(normal);
 #pragma unroll
@@ -1162,7 +1159,7 @@ struct LayerNormBwdApart {
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 if constexpr (!RMS) sum[i] += g[i];
-                sum[GAMMA_SUMS + i] += g[i] * (centred[i] * item.rstd);
+                sum[GAMMA_SUMS + i] = fmaf(g[i], norms::product(centred[i], item.rstd), sum[GAMMA_SUMS + i]);
             }
         });
         norms::column_sum<THREADS, TX>(sum, scratch);
