@@ -1,6 +1,8 @@
 //! Checks a program independently of the code that made it: arguments, sizes and order.
 
 use super::program::{LValueId, Op, Program};
+use crate::ir::Role;
+use crate::tensor::DType;
 use thiserror::Error;
 
 /// A violated rule, with the operation that violates it.
@@ -16,15 +18,20 @@ pub enum ProgramError {
     Alias { value: String, of: String },
     #[error("the program makes {value} twice")]
     MadeTwice { value: String },
+    #[error("{value}, the gradient of a parameter, is stored in {dtype}")]
+    NarrowGradient { value: String, dtype: DType },
 }
 
-/// Checks that every required slot is bound, that sizes agree with the operations' dimensions, and that values are
-/// created before they are read.
+/// Checks that every required slot is bound, that sizes agree with the operations' dimensions, that values are created
+/// before they are read, and that gradients of parameters are not stored in half precision.
 ///
 /// # Errors
 /// The first violated rule.
 pub fn verify(program: &Program) -> Result<(), ProgramError> {
     for value in &program.values {
+        if value.role == Role::Grad && value.param.is_some() && !matches!(value.dtype, DType::F32 | DType::F64) {
+            return Err(ProgramError::NarrowGradient { value: value.name.clone(), dtype: value.dtype });
+        }
         if let Some(alias) = value.alias {
             let of = program.value(alias.of);
             if alias.start + value.shape.len() > of.shape.len() || value.dtype != of.dtype {
@@ -111,7 +118,6 @@ mod tests {
     use crate::lower::lower;
     use crate::model::{check, read_preset};
     use crate::ops::{self, OpKind};
-    use crate::tensor::DType;
 
     const PRESET: &str = r#"{"version": 1, "name": "t", "input": {"shape": [2, 6, 6], "batch": 4}, "layers": [
         {"type": "conv2d", "filters": 4, "kernel": 3, "padding": "same", "bias": false},
@@ -157,5 +163,9 @@ mod tests {
         let slice = p.values.iter().position(|v| v.alias.is_some_and(|a| a.start > 0)).unwrap();
         p.values[slice].alias.as_mut().unwrap().start += 1 << 20;
         assert!(matches!(verify(&p), Err(ProgramError::Alias { .. })));
+        let mut p = program(Mode::Train);
+        let gradient = p.values.iter().position(|v| v.role == Role::Grad && v.param.is_some()).unwrap();
+        p.values[gradient].dtype = DType::Bf16;
+        assert!(matches!(verify(&p), Err(ProgramError::NarrowGradient { dtype: DType::Bf16, .. })));
     }
 }

@@ -139,6 +139,14 @@ impl BindingPlan {
         &self.buffers[id.0 as usize]
     }
 
+    /// Bytes of a buffer up to the end of its last value. The bytes after them are padding, which no operation needs.
+    #[must_use]
+    pub fn value_bytes(&self, id: BufferId) -> u64 {
+        let buffer = self.buffer(id);
+        let end = |value: &LValueId| Some(self.place(*value)?.offset + self.program.value(*value).bytes());
+        buffer.values.iter().filter_map(end).max().map_or(buffer.bytes, |end| (end - buffer.offset).min(buffer.bytes))
+    }
+
     /// The buffer of a value, and which of its parts the value is; no parts if it is the whole buffer.
     #[must_use]
     pub fn parts_of(&self, value: LValueId) -> Option<(BufferId, Range<usize>)> {

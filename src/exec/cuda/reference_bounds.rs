@@ -6,6 +6,7 @@ use crate::ops::OpKind;
 use crate::select::Choice;
 use crate::select::cuda::Real;
 use crate::tensor::DType;
+use half::{bf16, f16};
 
 /// A number of the plain loops that says how far a kernel may be from it.
 pub(super) trait Judged: Number + Default {
@@ -77,6 +78,9 @@ pub(super) fn judge<T: Judged>(
             continue;
         }
         let allowed = SLACK * e.error() + storage(value, dtype, coarse.map(|c| c.real)) + slack;
+        if overflows(*f, value, allowed, dtype) {
+            continue;
+        }
         let ratio = if f.is_nan() || value.is_nan() { f64::INFINITY } else { (f - value).abs() / allowed };
         if ratio > verdict.ratio {
             let of = found.len();
@@ -85,7 +89,7 @@ pub(super) fn judge<T: Judged>(
         }
     }
     if let Some(Coarse { real, passed_on }) = coarse {
-        let moved = moved(found, expected);
+        let moved = moved(found, expected, dtype);
         let (error, limit) = (distance(&moved), passed_on * limit_of(&moved, real));
         if error / limit > verdict.ratio {
             verdict =
@@ -105,11 +109,23 @@ fn storage(value: f64, dtype: DType, coarse: Option<Real>) -> f64 {
     }
 }
 
+/// Whether a value is stored as an infinity because it is, or may be, beyond the numbers of its type.
+fn overflows(found: f64, value: f64, allowed: f64, dtype: DType) -> bool {
+    let largest = match dtype {
+        DType::F16 => f16::MAX.to_f64(),
+        DType::Bf16 => bf16::MAX.to_f64(),
+        _ => f64::from(f32::MAX),
+    };
+    found.is_infinite() && found.signum() == value.signum() && value.abs() + allowed >= largest
+}
+
 /// The elements that rounding can change, each with its expected value. The others (those beside a result in a flat
-/// vector, and masked ones) are irrelevant for the norm of a product, and are compared by their own values.
-fn moved<T: Judged>(found: &[f64], expected: &[T]) -> Vec<(f64, T)> {
+/// vector, masked ones, and those beyond the numbers of their type) are irrelevant for the norm of a product, and are
+/// compared by their own values.
+fn moved<T: Judged>(found: &[f64], expected: &[T], dtype: DType) -> Vec<(f64, T)> {
     let both = found.iter().copied().zip(expected.iter().copied());
-    both.filter(|(f, e)| e.error() > 0.0 && !f.is_nan() && !e.f64().is_nan()).collect()
+    let is_moved = |f: f64, e: T| e.error() > 0.0 && !f.is_nan() && !e.f64().is_nan();
+    both.filter(|(f, e)| is_moved(*f, *e) && !overflows(*f, e.f64(), SLACK * e.error(), dtype)).collect()
 }
 
 fn length(values: impl Iterator<Item = f64>) -> f64 {
@@ -225,6 +241,24 @@ mod tests {
             assert!(judge(&found, &expected, DType::F32, coarse, 0.0).ratio > 1.0);
         }
         assert!(farther > 20, "{farther}");
+    }
+
+    #[test]
+    fn values_beyond_the_numbers_of_their_type_may_be_infinite() {
+        let ratio = |found: f64, value: f64, dtype: DType| {
+            judge(&[found], &[Bounded::<24, 24>::off(value, value.abs() * 1e-7)], dtype, None, 0.0).ratio
+        };
+        assert_eq!(ratio(f64::INFINITY, 67_973.0, DType::F16), 0.0);
+        assert_eq!(ratio(f64::NEG_INFINITY, -67_973.0, DType::F16), 0.0);
+        for (found, value, dtype) in [
+            (f64::INFINITY, -67_973.0, DType::F16),
+            (f64::INFINITY, 60_000.0, DType::F16),
+            (f64::INFINITY, 67_973.0, DType::Bf16),
+            (f64::INFINITY, 67_973.0, DType::F32),
+            (f64::NAN, 67_973.0, DType::F16),
+        ] {
+            assert_eq!(ratio(found, value, dtype), f64::INFINITY, "{found} for {value} in {dtype}");
+        }
     }
 
     #[test]

@@ -1,28 +1,69 @@
-//! Makes the steps of a random network differ: layers that choose, and short batches.
+//! Makes the steps of a random network differ: layers that choose, short batches, and texts of several lengths.
 
 use super::data::left_over;
 use crate::model::draw::Draw;
 use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatten, LayerType};
-use crate::model::{LastBatch, LayerPath, LayerSpec, ListPath, Preset, check};
+use crate::model::{
+    Content, DataSource, DataSpec, LastBatch, LayerPath, LayerSpec, ListPath, Preset, SplitKind, check,
+};
 use crate::tensor::Shape;
 
 /// The share of blocks that choose, and of other layers that are replaced by a branch, in networks whose layers choose.
 const BLOCK_SHARE: f64 = 0.6;
 const LAYER_SHARE: f64 = 0.2;
+/// The share of networks with scores for each token that learn texts of several lengths.
+const BUCKETS_SHARE: f64 = 0.5;
+/// The share of the lengths of a sample that are buckets.
+const LENGTH_SHARE: f64 = 0.3;
+/// The tokens of the source code.
+const ASCII: usize = 128;
 
-/// Makes the steps of some networks differ: layers choose, or the last batch of an epoch is short, provided that the
-/// network is still valid.
+/// Makes the steps of some networks differ: layers choose, the last batch of an epoch is short, or batches have
+/// different lengths, provided that the network is still valid.
 pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let share = draw.size().choosing;
+    if share <= 0.0 {
+        return;
+    }
     let chooses = draw.coin(share);
-    // A copy of the generator is used, so that this decision does not change the choices of layers.
+    // Copies of the generator are used, so that these decisions do not change the choices of layers.
     let is_short = draw.clone().coin(share);
+    let output = draw_buckets(&mut draw.clone(), preset).unwrap_or_else(|| output.clone());
     if chooses {
-        let_layers_choose(draw, preset, output);
+        let_layers_choose(draw, preset, &output);
     }
     if is_short {
         shorten_last_batch(preset);
     }
+}
+
+/// Lets a network with scores for each token learn pieces of source code that have several lengths, if it stays valid;
+/// returns the new shape of its output.
+fn draw_buckets(draw: &mut Draw, preset: &mut Preset) -> Option<Shape> {
+    if !draw.coin(BUCKETS_SHARE) || !preset.loss.wants_classes() {
+        return None;
+    }
+    let mut text = preset.clone();
+    let ([input], Some(LayerSpec::Dense(last))) = (&mut text.input.inputs[..], text.layers.last_mut()) else {
+        return None;
+    };
+    let (Content::Tokens { vocab }, &[whole]) = (&mut input.content, &input.shape.0[..]) else { return None };
+    (*vocab, last.units) = ((*vocab).max(ASCII), last.units.max(ASCII));
+    if !last.tied.is_empty() {
+        last.units = *vocab;
+    }
+    let output = Shape::from([whole, last.units]);
+    let mut buckets: Vec<usize> = (1..whole).filter(|_| draw.coin(LENGTH_SHARE)).collect();
+    buckets.push(whole);
+    text.data = Some(DataSpec { held_out: 0.1, split: SplitKind::Last, ..DataSpec::of(DataSource::SourceCode) });
+    let model = check(&text).model?;
+    let is_valid = model.output == output && buckets.iter().all(|length| model.with_length(*length).is_ok());
+    if !is_valid || buckets.len() < 2 {
+        return None;
+    }
+    text.data.iter_mut().for_each(|data| data.buckets.clone_from(&buckets));
+    *preset = text;
+    Some(output)
 }
 
 /// Lets the last batch of an epoch be short, if the network stays valid.

@@ -199,6 +199,20 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_several_lengths_are_drawn_for_networks_with_positions() {
+        let (mut with_buckets, mut with_positions) = (0, 0);
+        for seed in 0..2_000 {
+            let preset = random_preset(seed, Size::SMALL.choosing());
+            let Some(data) = preset.data.as_ref().filter(|data| !data.buckets.is_empty()) else { continue };
+            let model = check(&preset).model.unwrap();
+            assert!(data.buckets.len() > 1 && data.buckets.iter().all(|length| model.with_length(*length).is_ok()));
+            with_buckets += 1;
+            with_positions += usize::from(preset.layers.iter().any(|layer| layer.kind().type_name == "position"));
+        }
+        assert!(with_buckets > 20 && with_positions > 0, "{with_buckets} {with_positions}");
+    }
+
+    #[test]
     fn the_network_of_a_seed_never_changes() {
         let text = write_preset(&random_preset(7, Size::SMALL));
         assert_eq!(text, write_preset(&random_preset(7, Size::SMALL)));

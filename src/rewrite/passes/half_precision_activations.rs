@@ -30,11 +30,38 @@ fn homes(program: &Program) -> Vec<bool> {
             if let Some(id) = arg
                 && op.kind.is_activation(slot)
                 && matches!(program.value(*id).dtype, DType::F32 | DType::F64)
-                && program.value(*id).param.is_none()
+                && !is_of_parameter(program, *id)
             {
                 homes[program.root(*id).0.0 as usize] = true;
             }
         }
     }
     homes
+}
+
+/// Whether a value is a parameter or the gradient of one, or a part of either.
+fn is_of_parameter(program: &Program, id: LValueId) -> bool {
+    let value = program.value(id);
+    value.param.is_some() || value.alias.is_some_and(|alias| is_of_parameter(program, alias.of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Role;
+    use crate::model::Precision;
+    use crate::ops::OpKind;
+    use crate::rewrite::sample::{of_tokens, on_gpu};
+
+    #[test]
+    fn gradients_of_parameters_stay_wide_where_a_part_of_one_is_filled() {
+        let layers = r#"{"type": "position"}, {"type": "dense", "units": 3}"#;
+        let short = of_tokens(layers, "adamw", [4, 5]).with_length(3).unwrap();
+        for precision in [Precision::Bf16, Precision::F16] {
+            let program = on_gpu(&short, precision);
+            assert!(program.ops.iter().any(|op| matches!(op.kind, OpKind::Fill(_))), "rows without a position");
+            let gradients = program.values.iter().filter(|value| value.role == Role::Grad && value.param.is_some());
+            assert!(gradients.clone().count() > 3 && gradients.clone().all(|value| value.dtype == DType::F32));
+        }
+    }
 }

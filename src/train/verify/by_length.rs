@@ -2,12 +2,14 @@
 //! by computing in the type's own arithmetic, emulated.
 
 use super::bound::Bound;
+use super::divergence::is_large;
 use super::exact::Exact;
 use super::gradient_step::{EMULATED, trained, update_at};
 use super::spread::{ROUNDING, extrapolated, norm, reference_norm};
 use crate::compile::Options;
 use crate::exec::cpu::{CoarseStep, host_target};
 use crate::model::Model;
+use crate::ops::Dir;
 use crate::select::cuda::Real;
 use crate::train::TrainError;
 use crate::train::prepared_step::prepared;
@@ -51,6 +53,8 @@ struct Emulated {
     /// By trained parameter, in logical order, of the loss itself.
     grads: Vec<Vec<f64>>,
     loss: f64,
+    /// Whether an operation had arguments without squares in `f32`, so that its sums may be infinite.
+    has_large_arguments: bool,
 }
 
 impl Emulated {
@@ -73,15 +77,19 @@ fn emulated(model: &Model, real: Real, (seed, scale): (u64, f64)) -> Result<Vec<
             slot.order.to_logical(stored).into_iter().map(|g| f64::from(g) / scale).collect()
         };
         let grads = trained(model).map(|p| grad(&params[p.0 as usize])).collect();
-        Ok(Emulated { grads, loss: coarse.reals(loss).first().map_or(f64::NAN, |v| f64::from(*v)) })
+        let loss = coarse.reals(loss).first().map_or(f64::NAN, |v| f64::from(*v));
+        let mut arguments = step.compiled().plan.program.ops[..update].iter().flat_map(|op| op.bound(Dir::In));
+        let has_large_arguments = arguments.any(|(_, id)| coarse.reals(id).iter().any(|v| is_large(f64::from(*v))));
+        Ok(Emulated { grads, loss, has_large_arguments })
     };
     (0..EMULATED).map(|run| once(run.checked_sub(1).map(|noise| seed.wrapping_add(noise << 32)))).collect()
 }
 
 /// Whether a step of plain loops in this type leaves its range on the first batch of a seed, so that its gradients need
-/// not be numbers.
+/// not be numbers. It also leaves it if only a sum of squares does: the variance of a normalisation is infinite then,
+/// and its results are finite and wrong, or are no numbers.
 pub(super) fn leaves_range(model: &Model, real: Real, start: (u64, f64)) -> Result<bool, TrainError> {
-    Ok(emulated(model, real, start)?.iter().any(|e| !e.is_finite()))
+    Ok(emulated(model, real, start)?.iter().any(|e| !e.is_finite() || e.has_large_arguments))
 }
 
 /// Why a step is not judged that leaves the range of its type.
@@ -260,6 +268,17 @@ mod tests {
             format!(r#"{{"type": "dropout", "rate": 0.999}}, {norms}"#)
         };
         assert!(leaves("f32", Real::F32, &zeros(20)) && !leaves("f32", Real::F32, &zeros(4)));
+        // Powers whose squares, but not the powers themselves, are beyond the range, so that their variance is infinite.
+        let powers = |times: usize| {
+            let square = r#"{"type": "parallel", "join": "multiply", "branches": [{"layers": []}, {"layers": []}]}"#;
+            let norm = r#"{"type": "batch_norm"}"#;
+            let layers = format!(
+                r#"{{"type": "residual", "layers": [{norm}]}},
+                {{"type": "repeat", "times": {times}, "layers": [{square}]}}, {norm}"#
+            );
+            leaves_range(&model(&preset("f32", ["[30]", "8", &layers])), Real::F32, (1, 1.0)).unwrap()
+        };
+        assert!(powers(5) && !powers(2));
         assert_eq!(
             (left_range(Real::F16).as_str(), left_range(Real::Tf32).as_str()),
             ("the step leaves the range of f16", "the step leaves the range of f32")

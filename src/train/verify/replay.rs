@@ -338,9 +338,10 @@ pub(super) fn compared(compiled: &Compiled, steps: u64, made: &[(StepImage, Vec<
     let compared: Vec<Compared> = kept
         .filter(|(_, b)| still_there(plan, b))
         .map(|(id, b)| {
-            let pairs = eager.buffer(id as usize, b.bytes).iter().zip(replayed.buffer(id as usize, b.bytes));
+            let bytes = plan.value_bytes(BufferId(id));
+            let pairs = eager.buffer(id as usize, bytes).iter().zip(replayed.buffer(id as usize, bytes));
             let different = pairs.filter(|(a, b)| a != b).count() as u64;
-            Compared { buffer: BufferId(id), name: b.name.clone(), bytes: b.bytes, different }
+            Compared { buffer: BufferId(id), name: b.name.clone(), bytes, different }
         })
         .collect();
     let mut wrong: Vec<&Compared> = compared.iter().filter(|c| c.different > 0).collect();
