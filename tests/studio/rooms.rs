@@ -300,6 +300,11 @@ fn an_empty_network_offers_to_add_a_layer() {
     perform(&mut robot, UiCommand::New);
     robot.settle();
     assert!(robot.sees("Add a layer to train it"));
+    let views = [(Tab::Arena, "see its arena"), (Tab::StepGraph, "see its step"), (Tab::Capture, "see its buffers")];
+    for (tab, to) in views {
+        show(&mut robot, tab);
+        assert!(robot.sees(&format!("Add a layer to {to}")), "{tab:?}");
+    }
 }
 
 #[test]
