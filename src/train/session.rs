@@ -1,7 +1,8 @@
 //! A training run: one network, its data and its memory. The owner calls it for each step.
 
+use super::answer_sums::Evaluation;
 use super::checkpoint::{Compared, Resumed};
-use super::evaluate::{Evaluation, Evaluator};
+use super::evaluate::Evaluator;
 use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;

@@ -166,6 +166,14 @@ pub fn answer(logit: f32) -> Option<bool> {
     (!logit.is_nan()).then_some(logit > 0.0)
 }
 
+/// The class that a row of scores predicts: that of the largest one, and of the first among equals. `None` if a score is
+/// NaN.
+#[must_use]
+pub fn predicted_class(scores: &[f32]) -> Option<usize> {
+    let largest = scores.iter().enumerate().fold(0, |best, (i, &score)| if score > scores[best] { i } else { best });
+    scores.iter().all(|score| !score.is_nan()).then_some(largest)
+}
+
 /// The probability of yes for a logit: its sigmoid. NaN for NaN.
 #[must_use]
 pub fn probability(logit: f32) -> f32 {
@@ -200,6 +208,13 @@ mod tests {
     fn a_yes_or_no_prediction_is_correct_on_its_side_of_zero() {
         assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
         assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
+    }
+
+    #[test]
+    fn a_row_of_scores_predicts_the_first_of_the_largest() {
+        assert_eq!([[0.0, 2.0, 2.0], [-1.0, -2.0, -3.0]].map(|row| predicted_class(&row)), [Some(1), Some(0)]);
+        assert_eq!(predicted_class(&[f32::NEG_INFINITY, f32::INFINITY]), Some(1));
+        assert_eq!([[f32::NAN, 1.0], [1.0, f32::NAN]].map(|row| predicted_class(&row)), [None, None]);
         assert_eq!((answer(f32::NAN), answer(1e-30), answer(0.0)), (None, Some(true), Some(false)));
     }
 
