@@ -17,6 +17,8 @@ use std::sync::Arc;
 pub(super) struct Evaluator {
     step: LentStep,
     indices: Vec<u32>,
+    /// Batches that it was used for.
+    uses: u64,
 }
 
 /// The network as it is evaluated on a machine. On a CPU the batch is limited so that the scores take at most as much
@@ -58,6 +60,11 @@ impl Evaluator {
         self.step.compiled()
     }
 
+    /// The number of batches that it was used for.
+    pub(super) const fn uses(&self) -> u64 {
+        self.uses
+    }
+
     /// The evaluation's step.
     pub(super) fn step_mut(&mut self) -> &mut Step {
         &mut self.step
@@ -92,7 +99,7 @@ impl Evaluator {
             (stale, _) => LentStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
         };
         let indices = vec![0; step.compiled().model.batch];
-        Ok(Self { step, indices })
+        Ok(Self { step, indices, uses: 0 })
     }
 
     /// The network's outputs for samples by index, `[indices.len(), output]`, passed to `each` batch by batch with the
@@ -112,6 +119,7 @@ impl Evaluator {
             self.indices[..chunk.len()].copy_from_slice(chunk);
             gather_samples(&mut self.step, program.all_samples().zip(stored.iter().copied()), &self.indices)?;
             self.step.run(Executor::Replay, pool)?;
+            self.uses += 1;
             let values = self.step.stored::<f32>(program.output)?;
             let width = values.len() / self.indices.len();
             each(chunk, &values[..chunk.len() * width]);
@@ -140,12 +148,13 @@ impl Evaluator {
         samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect()
     }
 
-    /// Writes one sample of each input, in logical order, into the step, which must then be run.
+    /// Writes one sample of each input, in logical order, into the step, which must then be run. Counts the use.
     pub(super) fn place(&mut self, sample: Vec<Samples>) -> Result<(), TrainError> {
         let stored = self.as_stored(sample);
         let compiled = Arc::clone(self.step.compiled());
         self.indices.fill(0);
         let views = stored.iter().map(Samples::view);
+        self.uses += 1;
         gather_samples(&mut self.step, compiled.plan.program.all_samples().zip(views), &self.indices)
     }
 

@@ -40,7 +40,7 @@ pub struct Session {
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
     /// The evaluation of a single sample, made when it is first needed, if a batch has more.
-    alone: Option<Evaluator>,
+    pub(super) alone: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: DataFeed,
     /// The recipe of the run, without its number of steps.
