@@ -8,11 +8,12 @@ use super::predict_series::{self, Series};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::losses::{answer, predicted_class, probability};
+use crate::model::losses::{answer, predicted_class, probability, softmax};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{
-    AnswerSums, DataChoice, Evaluation, Forecast, Purpose, Session, SessionSpec, Start, TrainError, perplexity,
+    AnswerSums, ClassRates, DataChoice, Evaluation, Forecast, Purpose, Session, SessionSpec, Start, TrainError,
+    perplexity,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -230,9 +231,7 @@ impl Answers {
             Targets::Classes => {
                 for row in values.chunks_exact_mut(width) {
                     guesses.push(predicted_class(row));
-                    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                    let sum: f64 = row.iter().map(|v| f64::from(v - largest).exp()).sum();
-                    row.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
+                    softmax(row);
                 }
             }
             Targets::Binary => {
@@ -247,8 +246,11 @@ impl Answers {
 
     /// How well each class is predicted; empty without a confusion matrix.
     fn classes(&self, set: &Dataset) -> Vec<Class> {
-        let confusion = &self.found.confusion;
-        (0..confusion.len()).map(|c| class(set, confusion, c)).collect()
+        let of = |(class, rates): (usize, ClassRates)| {
+            let ClassRates { samples, precision, recall } = rates;
+            Class { name: name(set, class), samples, precision, recall }
+        };
+        ClassRates::of(&self.found.confusion).into_iter().enumerate().map(of).collect()
     }
 
     /// Whether the target of an output is yes.
@@ -354,12 +356,6 @@ fn output_name(set: &Dataset, output: usize, count: usize) -> String {
 /// A cell of a CSV file.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
-    let (samples, taken): (u32, u32) = (confusion[c].iter().sum(), confusion.iter().map(|r| r[c]).sum());
-    let share = |of: u32| (of > 0).then(|| f64::from(confusion[c][c]) / f64::from(of));
-    Class { name: name(set, c), samples, precision: share(taken), recall: share(samples) }
 }
 
 /// If each position has a class, predictions are not counted by class.

@@ -26,6 +26,30 @@ pub struct Evaluation {
     pub confusion: Vec<Vec<u32>>,
 }
 
+/// How well a class is predicted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ClassRates {
+    /// Samples, or positions, of the class.
+    pub samples: u32,
+    /// Precision: among those predicted to be of it, the share that is; `None` if there are none.
+    pub precision: Option<f64>,
+    /// Recall: among those of it, the share that was predicted correctly; `None` if there are none.
+    pub recall: Option<f64>,
+}
+
+impl ClassRates {
+    /// The rates of each class of a confusion matrix.
+    #[must_use]
+    pub fn of(confusion: &[Vec<u32>]) -> Vec<Self> {
+        let of = |(class, row): (usize, &Vec<u32>)| {
+            let (samples, taken) = (row.iter().sum(), confusion.iter().map(|row| row[class]).sum());
+            let share = |all: u32| (all > 0).then(|| f64::from(row[class]) / f64::from(all));
+            Self { samples, precision: share(taken), recall: share(samples) }
+        };
+        confusion.iter().enumerate().map(of).collect()
+    }
+}
+
 /// The metrics of a network's outputs as sums over samples.
 pub struct AnswerSums<'a> {
     model: &'a Model,
@@ -146,6 +170,14 @@ mod tests {
     use crate::data::{Request, load};
     use crate::model::{BUNDLED, check, read_preset};
     use std::path::Path;
+
+    #[test]
+    fn precision_and_recall_are_absent_without_samples() {
+        let rates = ClassRates::of(&[vec![3, 1, 0], vec![2, 2, 0], vec![0, 0, 0]]);
+        let rates: Vec<_> = rates.iter().map(|rates| (rates.samples, rates.precision, rates.recall)).collect();
+        let expected = [(4, Some(0.6), Some(0.75)), (4, Some(2.0 / 3.0), Some(0.5)), (0, None, None)];
+        assert_eq!(rates, expected);
+    }
 
     #[test]
     fn a_row_with_nan_is_wrong_and_in_no_cell() {

@@ -75,7 +75,7 @@ mod weights;
 mod weights_origin;
 mod worker;
 
-pub use answer_sums::{AnswerSums, Evaluation, MAX_CONFUSION};
+pub use answer_sums::{AnswerSums, ClassRates, Evaluation, MAX_CONFUSION};
 pub use artefacts::{PlanKey, RunArtefacts, RunKey};
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
 pub use data_feed::{DataFeed, FeedPosition};

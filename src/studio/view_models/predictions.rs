@@ -2,13 +2,13 @@
 //! boundary, errors, filters.
 
 use crate::data::{DataError, Dataset, Split, Target};
-use crate::model::losses::{answer, predicted_class, probability};
+use crate::model::losses::{answer, predicted_class, probability, softmax};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::studio::view_models::format::{exact, visible};
 use crate::tensor::figure;
-use crate::train::{AnswerSums, Evaluation, Forecast, Look, Looked, MAX_CONFUSION};
+use crate::train::{AnswerSums, ClassRates, Evaluation, Forecast, Look, Looked, MAX_CONFUSION};
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,11 +53,8 @@ pub struct Answered {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassScore {
     pub name: String,
-    /// Precision: among the samples predicted to be of it, the share that is; `None` if there are none.
-    pub precision: Option<f64>,
-    /// Recall: among the samples of it, the share that was predicted correctly; `None` if there are none.
-    pub recall: Option<f64>,
-    pub samples: u32,
+    /// Without samples if there are too many classes for a confusion matrix.
+    pub rates: ClassRates,
 }
 
 /// The plane of samples with two values, row by row from the top.
@@ -205,12 +202,6 @@ fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     sound.then_some(ParamId(first as u32))
 }
 
-fn softmax(row: &[f32], out: &mut Vec<f32>) {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = row.iter().map(|v| (v - max).exp()).sum();
-    out.extend(row.iter().map(|v| (v - max).exp() / sum));
-}
-
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
@@ -284,8 +275,8 @@ impl PredictionsView {
         if positions > 1 {
             self.what = format!("{} positions of {}", exact((logits.len() / width) as u64), self.what);
         }
-        let mut probabilities = Vec::with_capacity(logits.len());
-        logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
+        let mut probabilities = logits.to_vec();
+        probabilities.chunks_exact_mut(width).for_each(softmax);
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
         let each = logits.chunks_exact(width).zip(probabilities.chunks_exact(width)).zip(&labels);
         for (at, ((logits, row), label)) in each.enumerate() {
@@ -341,20 +332,9 @@ impl PredictionsView {
             self.rows.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
             self.rows.answered.push(answered);
         }
-        if self.quality.confusion.is_empty() {
-            let score = |name| ClassScore { name, precision: None, recall: None, samples: 0 };
-            self.quality.scores = names.into_iter().map(score).collect();
-            return;
-        }
-        let total = |c: usize| self.quality.confusion.iter().map(|row| row[c]).sum::<u32>();
-        let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
-        let names = names.into_iter().enumerate();
-        self.quality.scores = names
-            .map(|(c, name)| {
-                let (hit, samples) = (self.quality.confusion[c][c], self.quality.confusion[c].iter().sum());
-                ClassScore { name, precision: share(hit, total(c)), recall: share(hit, samples), samples }
-            })
-            .collect();
+        let rates = ClassRates::of(&self.quality.confusion);
+        let score = |(class, name)| ClassScore { name, rates: rates.get(class).copied().unwrap_or_default() };
+        self.quality.scores = names.into_iter().enumerate().map(score).collect();
     }
 
     fn take_values(&mut self, indices: &[u32], found: &[f32]) {
@@ -447,7 +427,8 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
         let mut row = Vec::with_capacity(outputs);
         for logits in answers.chunks_exact(outputs) {
             row.clear();
-            softmax(logits, &mut row);
+            row.extend_from_slice(logits);
+            softmax(&mut row);
             let best = predicted_class(logits).unwrap_or(0);
             out.classes.push(best.min(255) as u8);
             out.shades.push(row[best]);
@@ -471,7 +452,8 @@ impl fmt::Display for PredictionsView {
         writeln!(f)?;
         for (score, row) in self.quality.scores.iter().zip(&self.quality.confusion) {
             let share = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
-            writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(score.precision), share(score.recall))?;
+            let ClassRates { precision, recall, .. } = score.rates;
+            writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(precision), share(recall))?;
         }
         for (at, a) in self.rows.answered.iter().enumerate().take(3) {
             writeln!(f, "sample {}: is {}, {:?}", a.index, self.truth_text(at), self.row(at))?;

@@ -38,8 +38,8 @@ fn the_matrix_and_the_loss_equal_those_of_the_evaluation() {
     assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
     let cell = view.of_cell(Some((3, 3)));
     assert_eq!(cell.len() as u32, view.quality.confusion[3][3]);
-    let recall = f64::from(view.quality.confusion[3][3]) / f64::from(view.quality.scores[3].samples);
-    assert_eq!(view.quality.scores[3].recall, Some(recall));
+    let recall = f64::from(view.quality.confusion[3][3]) / f64::from(view.quality.scores[3].rates.samples);
+    assert_eq!(view.quality.scores[3].rates.recall, Some(recall));
 }
 
 #[test]
