@@ -166,8 +166,8 @@ pub fn answer(logit: f32) -> Option<bool> {
     (!logit.is_nan()).then_some(logit > 0.0)
 }
 
-/// The class that a row of scores predicts: that of the largest one, and of the first among equals. `None` if a score is
-/// NaN.
+/// The class that a row of scores predicts: that of the largest score, and of the first among equals. `None` if a score
+/// is NaN.
 #[must_use]
 pub fn predicted_class(scores: &[f32]) -> Option<usize> {
     let largest = scores.iter().enumerate().fold(0, |best, (i, &score)| if score > scores[best] { i } else { best });
