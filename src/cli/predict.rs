@@ -8,10 +8,13 @@ use super::predict_series::{self, Series};
 use super::presets::{self, DataLook, Loaded};
 use super::result_places::{Kind, Places};
 use crate::data::{Dataset, Target};
-use crate::model::losses::{answer, is_right, probability};
+use crate::model::losses::{answer, predicted_class, probability, softmax};
 use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
-use crate::train::{DataChoice, Forecast, Purpose, Session, SessionSpec, Start, TrainError, argmax, perplexity};
+use crate::train::{
+    AnswerSums, ClassRates, DataChoice, Evaluation, Forecast, Purpose, Session, SessionSpec, Start, TrainError,
+    perplexity,
+};
 use serde::Serialize;
 use std::path::Path;
 
@@ -66,6 +69,9 @@ struct Summary {
     /// Mean loss, without label smoothing.
     loss: f64,
     accuracy: Option<f64>,
+    /// Share of samples that are correct at every position; absent if a sample has one class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact: Option<f64>,
     /// The perplexity, for networks that predict tokens: the number of equally likely tokens that would be as hard to
     /// predict.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,7 +124,7 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
     let outputs = session.answers(&set, &samples)?;
     let source = found.preset.data.as_ref().map(|data| &data.source);
     let forecast = source.and_then(|source| Forecast::of(source, &set, &samples, &outputs));
-    let mut answers = Answers::of(session.model(), &set, &samples, outputs)?;
+    let answers = Answers::of(session.model(), &set, &samples, outputs)?;
     let csv = || match &forecast {
         Some(found) => predict_series::csv(found, quoted),
         None => answers.csv(&set, &samples),
@@ -127,22 +133,26 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         write(path, &csv())?;
     }
     let table = is_printed.then(csv);
-    let perplexity = perplexity(session.model(), answers.loss);
+    let perplexity = perplexity(session.model(), answers.found.loss);
+    let classes = answers.classes(&set);
+    let (outputs, by_sample) = (answers.outputs(&set, &samples), answers.by_sample(&set, &samples));
+    let Evaluation { loss, accuracy, exact, confusion, .. } = answers.found;
     let summary = Summary {
         preset: found.preset.name,
         device,
         init: weights.path.display().to_string(),
         part: part.name(),
         samples: samples.len(),
-        loss: answers.loss,
-        accuracy: answers.accuracy,
+        loss,
+        accuracy,
+        exact,
         perplexity,
-        bits_per_token: perplexity.map(|_| answers.loss / std::f64::consts::LN_2),
-        classes: std::mem::take(&mut answers.classes),
-        confusion: std::mem::take(&mut answers.confusion),
+        bits_per_token: perplexity.map(|_| loss / std::f64::consts::LN_2),
+        classes,
+        confusion,
         forecast: forecast.as_ref().map(Series::of),
-        outputs: answers.outputs(&set, &samples),
-        answers: answers.by_sample(&set, &samples),
+        outputs,
+        answers: by_sample,
         out: out.map(|path| path.display().to_string()),
         notes,
     };
@@ -199,12 +209,11 @@ struct Answers {
     labels: Vec<i32>,
     /// Probabilities for classes and for yes-or-no outputs, values otherwise: `[samples, positions, width]`.
     values: Vec<f32>,
+    /// For classes: the predictions, `[samples, positions]`.
+    guesses: Vec<Option<usize>>,
     /// For yes-or-no outputs: the predictions, `[samples, width]`.
     said: Vec<Option<bool>>,
-    loss: f64,
-    accuracy: Option<f64>,
-    classes: Vec<Class>,
-    confusion: Vec<Vec<u32>>,
+    found: Evaluation,
 }
 
 impl Answers {
@@ -214,56 +223,34 @@ impl Answers {
             if is_classes { (model.classes(), model.labels().len()) } else { (model.output.len(), 1) };
         let (width, positions) = (width.max(1), positions.max(1));
         // The confusion matrix of a large vocabulary would fill the memory and be unreadable.
-        let is_counted = is_classes && (positions == 1 || width <= MAX_COUNTED);
-        let mut out = Self {
-            width,
-            positions,
-            targets: model.loss.targets(),
-            labels: set.target.labels(samples).map_err(TrainError::from)?,
-            values: Vec::new(),
-            said: Vec::new(),
-            loss: 0.0,
-            accuracy: None,
-            classes: Vec::new(),
-            confusion: if is_counted { vec![vec![0; width]; width] } else { Vec::new() },
-        };
-        let n = (samples.len() * positions).max(1) as f64;
-        let mut right = 0usize;
-        for (at, row) in values.chunks_exact_mut(width).enumerate() {
-            match &set.target {
-                Target::Classes { .. } | Target::Windows(_) if is_classes => {
-                    let label = out.labels[at] as usize;
-                    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                    let sum: f64 = row.iter().map(|v| f64::from(v - largest).exp()).sum();
-                    out.loss += (sum.ln() - f64::from(row[label] - largest)) / n;
-                    row.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
-                    let guess = argmax(row);
-                    right += usize::from(guess == label && !row[guess].is_nan());
-                    if is_counted {
-                        out.confusion[label][guess] += 1;
-                    }
+        let most = if positions == 1 { usize::MAX } else { MAX_COUNTED };
+        let found = AnswerSums::of(model, set, samples, &values, most).map_err(TrainError::from)?.evaluation();
+        let targets = model.loss.targets();
+        let (mut guesses, mut said) = (Vec::new(), Vec::new());
+        match targets {
+            Targets::Classes => {
+                for row in values.chunks_exact_mut(width) {
+                    guesses.push(predicted_class(row));
+                    softmax(row);
                 }
-                Target::Values { values, .. } => {
-                    let target = &values[samples[at] as usize * width..][..width];
-                    out.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN) / n;
-                    right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
-                    if out.targets == Targets::Binary {
-                        out.said.extend(row.iter().map(|logit| answer(*logit)));
-                        row.iter_mut().for_each(|y| *y = probability(*y));
-                    }
-                }
-                Target::Classes { .. } | Target::Windows(_) => {}
             }
+            Targets::Binary => {
+                said.extend(values.iter().map(|logit| answer(*logit)));
+                values.iter_mut().for_each(|y| *y = probability(*y));
+            }
+            Targets::Values => {}
         }
-        out.values = values;
-        if out.targets == Targets::Binary {
-            out.accuracy = Some(right as f64 / (n * width as f64));
-        }
-        if is_classes {
-            out.accuracy = Some(right as f64 / n);
-            out.classes = (0..out.confusion.len()).map(|c| class(set, &out.confusion, c)).collect();
-        }
-        Ok(out)
+        let labels = set.target.labels(samples).map_err(TrainError::from)?;
+        Ok(Self { width, positions, targets, labels, values, guesses, said, found })
+    }
+
+    /// How well each class is predicted; empty without a confusion matrix.
+    fn classes(&self, set: &Dataset) -> Vec<Class> {
+        let of = |(class, rates): (usize, ClassRates)| {
+            let ClassRates { samples, precision, recall } = rates;
+            Class { name: name(set, class), samples, precision, recall }
+        };
+        ClassRates::of(&self.found.confusion).into_iter().enumerate().map(of).collect()
     }
 
     /// Whether the target of an output is yes.
@@ -334,8 +321,9 @@ impl Answers {
             }
             match &set.target {
                 Target::Classes { .. } | Target::Windows(_) => {
-                    let label = self.labels[at] as usize;
-                    text.push_str(&format!(",{},{}", quoted(&name(set, label)), quoted(&name(set, argmax(row)))));
+                    // Scores with NaN predict no class.
+                    let guess = self.guesses[at].map_or_else(String::new, |guess| quoted(&name(set, guess)));
+                    text.push_str(&format!(",{},{guess}", quoted(&name(set, self.labels[at] as usize))));
                 }
                 Target::Values { values, .. } => {
                     let target = &values[sample as usize * self.width..][..self.width];
@@ -370,12 +358,6 @@ fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 
-fn class(set: &Dataset, confusion: &[Vec<u32>], c: usize) -> Class {
-    let (samples, taken): (u32, u32) = (confusion[c].iter().sum(), confusion.iter().map(|r| r[c]).sum());
-    let share = |of: u32| (of > 0).then(|| f64::from(confusion[c][c]) / f64::from(of));
-    Class { name: name(set, c), samples, precision: share(taken), recall: share(samples) }
-}
-
 /// If each position has a class, predictions are not counted by class.
 const MAX_COUNTED: usize = 1024;
 
@@ -396,6 +378,10 @@ fn text(s: &Summary) -> String {
     let mut text = format!("{}: {samples}, loss {}", s.preset, figure(s.loss, 4));
     if let Some(accuracy) = s.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
+    }
+    // No sample of a long text is predicted correctly at all positions.
+    if let Some(exact) = s.exact.filter(|share| *share > 0.0) {
+        text.push_str(&format!(", {:.2}% of samples exact", exact * 100.0));
     }
     if let (Some(perplexity), Some(bits)) = (s.perplexity, s.bits_per_token) {
         text.push_str(&format!(", perplexity {}, {} bits a token", figure(perplexity, 2), figure(bits, 3)));

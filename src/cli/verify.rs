@@ -189,15 +189,15 @@ fn affordable(name: &str, price: Price, asked: bool, free: Option<u64>) -> anyho
     if let Some(free) = free.filter(|free| *free < price.bytes) {
         let (needs, free) = (Bytes(price.bytes), Bytes(free));
         // A machine with more memory could run the checks: the arguments are not wrong.
-        return Err(anyhow::anyhow!("{name}: the proofs take about {needs} of memory, and {free} are free; {help}"));
+        return Err(anyhow::anyhow!("{name}: the checks take about {needs} of memory, and {free} are free; {help}"));
     }
     let unasked = price.seconds - if asked { price.replay_seconds } else { 0.0 };
     if unasked > TOO_LONG {
         let minutes = output::counted(minutes as u64, "minute");
-        return Err(wrong(format!("{name}: the proofs take about {minutes} here; {help}")));
+        return Err(wrong(format!("{name}: the checks take about {minutes} here; {help}")));
     }
     if price.seconds > LONG {
-        output::note(&format!("note: {name}: the proofs take about {minutes} min here"));
+        output::note(&format!("note: {name}: the checks take about {minutes} min here"));
     }
     Ok(())
 }

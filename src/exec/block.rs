@@ -4,7 +4,7 @@ use crate::exec::error::ExecError;
 use std::any::Any;
 use std::ptr::NonNull;
 
-/// One allocation, zeroed when it is made and freed when its last user is dropped.
+/// An allocation or a range of one, zeroed when it is made and freed when its last user is dropped.
 pub trait Block: Send + Sync {
     /// The address of its first byte.
     fn base(&self) -> u64;

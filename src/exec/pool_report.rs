@@ -55,7 +55,7 @@ pub struct RecordingFacts {
     /// Whether there is a recording.
     pub is_there: bool,
     pub is_pinned: bool,
-    /// Steps and other uses that found the recording.
+    /// Batches of steps and of evaluations that used the recording.
     pub hits: u64,
     /// The last step that used it; 0 if none did.
     pub last_step: u64,

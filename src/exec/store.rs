@@ -64,7 +64,8 @@ impl ParamStore {
 
     /// Waits until no other thread uses the steps over this store, and excludes others while the result lives. Steps
     /// enter it themselves while they run; a caller that reads the results of a step must hold it around both if other
-    /// threads have steps over the same store. On a GPU only the thread that made the steps uses them.
+    /// threads have steps over the same store. On a GPU one thread runs all of them, and others only make recordings:
+    /// the end of a turn does not wait for the device.
     #[must_use]
     pub fn turn(self: &Arc<Self>) -> Turn {
         self.turns.enter();

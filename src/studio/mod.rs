@@ -14,7 +14,7 @@
 //! | `document` | the preset with its fields and history; bundled presets; files; edits kept through a crash |
 //! | `commands` | what the user can choose, and what the program asks of itself |
 //! | `view_models` | what the panels show, as plain data |
-//! | `jobs` | work in the background: compiling, devices, measurements, what metrics cost, proofs |
+//! | `jobs` | work in the background: compiling, devices, measurements, what metrics cost, checks |
 //! | `run` | the run that is trained with its rates, data and predictions, and the runs that are kept |
 //! | `widgets` | pieces that several panels are made of |
 //! | `panels` | the parts of the window: each draws a view model and pushes commands to a queue |

@@ -1,39 +1,24 @@
 //! Evaluation on the held-out part: a forward-only step that shares the parameters.
 
+use super::answer_sums::{AnswerSums, Evaluation, MAX_CONFUSION};
 use super::data_feed::{as_stored, input_layouts};
 use super::gather::gather_samples;
 use super::{TrainError, gpu_times, plant};
 use crate::compile::{Compiled, Options, compile};
-use crate::data::{Dataset, Samples, SamplesRef, Target};
+use crate::data::{Dataset, Samples, SamplesRef};
 use crate::exec::cpu::Pool;
 use crate::exec::{Executor, GraphKey, LentStep, Step};
-use crate::model::losses::is_right;
-use crate::model::{Model, Targets};
+use crate::model::Model;
 use crate::rewrite::LARGE_SCORES;
 use crate::select::Target as Machine;
-use serde::Serialize;
 use std::sync::Arc;
-
-/// The result of an evaluation.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Evaluation {
-    pub samples: usize,
-    /// Mean loss, without label smoothing.
-    pub loss: f64,
-    /// Share of samples, or positions, classified correctly; absent for values.
-    pub accuracy: Option<f64>,
-    /// Share of samples whose positions are all classified correctly; absent if a sample has one class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub exact: Option<f64>,
-    /// Samples, or positions, by true class (rows) and predicted class (columns).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub confusion: Vec<Vec<u32>>,
-}
 
 /// The compiled evaluation of a network.
 pub(super) struct Evaluator {
     step: LentStep,
     indices: Vec<u32>,
+    /// Batches that it was used for.
+    uses: u64,
 }
 
 /// The network as it is evaluated on a machine. On a CPU the batch is limited so that the scores take at most as much
@@ -59,9 +44,6 @@ pub(super) fn compiled_evaluation(model: &Model, machine: &Machine) -> Result<Co
     Ok(compile(&model, &Options { gpu_times: gpu_times(&model, &options)?, ..options })?)
 }
 
-/// With more classes than this, nobody can read the confusion matrix.
-const MAX_CONFUSION: usize = 256;
-
 impl Evaluator {
     /// Why evaluations run op by op, if they do.
     pub(super) fn why_eager(&self) -> Option<String> {
@@ -76,6 +58,11 @@ impl Evaluator {
     /// The planned step of the evaluation.
     pub(super) fn compiled(&self) -> &Arc<Compiled> {
         self.step.compiled()
+    }
+
+    /// The number of batches that it was used for.
+    pub(super) const fn uses(&self) -> u64 {
+        self.uses
     }
 
     /// The evaluation's step.
@@ -112,7 +99,7 @@ impl Evaluator {
             (stale, _) => LentStep::alone(Step::sharing(compiled, stale.as_ref().unwrap_or(owner))?),
         };
         let indices = vec![0; step.compiled().model.batch];
-        Ok(Self { step, indices })
+        Ok(Self { step, indices, uses: 0 })
     }
 
     /// The network's outputs for samples by index, `[indices.len(), output]`, passed to `each` batch by batch with the
@@ -132,6 +119,7 @@ impl Evaluator {
             self.indices[..chunk.len()].copy_from_slice(chunk);
             gather_samples(&mut self.step, program.all_samples().zip(stored.iter().copied()), &self.indices)?;
             self.step.run(Executor::Replay, pool)?;
+            self.uses += 1;
             let values = self.step.stored::<f32>(program.output)?;
             let width = values.len() / self.indices.len();
             each(chunk, &values[..chunk.len() * width]);
@@ -160,12 +148,13 @@ impl Evaluator {
         samples.into_iter().zip(layouts).map(|(x, layout)| as_stored(x, layout)).collect()
     }
 
-    /// Writes one sample of each input, in logical order, into the step, which must then be run.
+    /// Writes one sample of each input, in logical order, into the step, which must then be run. Counts the use.
     pub(super) fn place(&mut self, sample: Vec<Samples>) -> Result<(), TrainError> {
         let stored = self.as_stored(sample);
         let compiled = Arc::clone(self.step.compiled());
         self.indices.fill(0);
         let views = stored.iter().map(Samples::view);
+        self.uses += 1;
         gather_samples(&mut self.step, compiled.plan.program.all_samples().zip(views), &self.indices)
     }
 
@@ -178,78 +167,20 @@ impl Evaluator {
         stored: &[SamplesRef<'_>],
         indices: &[u32],
     ) -> Result<Evaluation, TrainError> {
-        let (width, kinds, positions) = (model.output.len(), model.classes(), model.labels().len());
-        let classes = model.loss.wants_classes();
-        let has_accuracy = model.loss.has_accuracy();
-        let mut confusion = if classes && kinds <= MAX_CONFUSION { vec![vec![0u32; kinds]; kinds] } else { Vec::new() };
-        let (mut loss, mut right, mut whole) = (0.0f64, 0usize, 0usize);
+        let mut sums = AnswerSums::new(model, set, MAX_CONFUSION);
         let mut failure = None;
         let batch = self.indices.len();
         let indices = &*plant::held_out(indices, batch);
         self.outputs(pool, stored, indices, |chunk, values| {
-            let labels = set.target.labels(chunk).unwrap_or_else(|error| {
+            if let Err(error) = sums.add(chunk, values) {
                 failure = Some(error);
-                vec![0; chunk.len() * positions]
-            });
-            for (at, (&i, row)) in chunk.iter().zip(values.chunks_exact(width)).enumerate() {
-                match &set.target {
-                    Target::Classes { .. } | Target::Windows(_) => {
-                        let before = right;
-                        for (row, label) in row.chunks_exact(kinds).zip(&labels[at * positions..][..positions]) {
-                            let (label, guess) = (*label as usize, argmax(row));
-                            loss += cross_entropy(row, label);
-                            right += usize::from(guess == label && !row[guess].is_nan());
-                            count_answer(&mut confusion, label, guess);
-                        }
-                        whole += usize::from(right - before == positions);
-                    }
-                    Target::Values { values, .. } => {
-                        let target = &values[i as usize * width..][..width];
-                        loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
-                        if has_accuracy {
-                            right += row.iter().zip(target).filter(|(y, t)| is_right(**y, **t)).count();
-                        }
-                    }
-                }
             }
         })?;
         if let Some(error) = failure {
             return Err(error.into());
         }
-        // For classes a sample is one prediction, for yes-or-no outputs each output is one.
-        let answers = if model.loss.targets() == Targets::Binary { width.max(1) } else { 1 } as f64;
-        let samples = indices.len();
-        // If there is a class for each position, the mean is over all positions.
-        let each = if classes { positions } else { 1 };
-        let n = (plant::divisor(samples, batch).max(1) * each) as f64;
-        Ok(Evaluation {
-            samples,
-            loss: loss / n,
-            accuracy: has_accuracy.then(|| right as f64 / (n * answers)),
-            exact: (classes && positions > 1).then(|| whole as f64 / (n / positions as f64)),
-            confusion,
-        })
+        Ok(sums.divided_by(plant::divisor(indices.len(), batch)))
     }
-}
-
-/// Counts a prediction, if every class has its row.
-fn count_answer(confusion: &mut [Vec<u32>], label: usize, guess: usize) {
-    if let Some(cell) = confusion.get_mut(label).and_then(|row| row.get_mut(guess)) {
-        *cell += 1;
-    }
-}
-
-/// The index of the largest value, the first among equals; 0 for an empty row.
-#[must_use]
-pub fn argmax(row: &[f32]) -> usize {
-    row.iter().enumerate().fold(0, |best, (i, &v)| if v > row[best] { i } else { best })
-}
-
-/// The negative log probability of a label by a row of logits.
-pub(super) fn cross_entropy(row: &[f32], label: usize) -> f64 {
-    let max = row.iter().fold(f64::NEG_INFINITY, |m, &v| m.max(f64::from(v)));
-    let sum: f64 = row.iter().map(|&v| (f64::from(v) - max).exp()).sum();
-    max + sum.ln() - f64::from(row[label])
 }
 
 #[cfg(test)]

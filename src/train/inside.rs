@@ -1,8 +1,8 @@
 //! The inside of a network for one sample: the prediction at each position, the attention of a head, and the states of
 //! its recurrent layers.
 
+use super::answer_sums::cross_entropy;
 use super::data_feed::rows_of;
-use super::evaluate::cross_entropy;
 use super::{DataFeed, Session, TrainError};
 use crate::exec::Step;
 use crate::exec::cpu::kernels::reference::attention_map;

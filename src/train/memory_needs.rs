@@ -7,7 +7,7 @@
 use super::{DataChoice, Purpose, SessionSpec, Start};
 use crate::compile::Compiled;
 use crate::data::{DataSize, Request, expected_size};
-use crate::exec::available_bytes;
+use crate::exec::{MemoryOf, Step, available_bytes};
 use crate::lower::{Layout, ParamOrder};
 use crate::model::Model;
 use crate::plan::BindingPlan;
@@ -112,15 +112,20 @@ pub(super) struct Parts<'a> {
 /// The host memory of a session of a compiled step without evaluation.
 #[must_use]
 pub fn needs(spec: &SessionSpec, train: &Compiled) -> Needs {
-    let keeps_in_memory = is_small(train.plan.persistent_bytes) || train.selection.target.as_cuda().is_some();
+    let keeps_in_memory = is_small(train.plan.persistent_bytes) || !is_here(train);
     needs_of(&Parts { spec, model: &train.model, train, evaluation: None, keeps_in_memory })
+}
+
+/// Whether the values of a step are stored in the host's memory.
+fn is_here(step: &Compiled) -> bool {
+    Step::capabilities_for(step).memory == MemoryOf::Host
 }
 
 /// The host memory for preparing a session and for its purpose.
 pub(super) fn needs_of(parts: &Parts<'_>) -> Needs {
     let Parts { spec, model, train, .. } = *parts;
     let plan = &train.plan;
-    let here = train.selection.target.as_cuda().is_none();
+    let here = is_here(train);
     let kept = plan.persistent_bytes;
     let mut needs = Needs::default();
     needs.add("the program's own tables", PROGRAM);

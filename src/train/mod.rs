@@ -1,6 +1,7 @@
 //! Training: a session that steps, evaluates and saves; a worker thread that runs one for a window; commands and events
 //! between them.
 
+mod answer_sums;
 mod artefacts;
 mod batch_file;
 mod batch_shape;
@@ -74,12 +75,13 @@ mod weights;
 mod weights_origin;
 mod worker;
 
+pub use answer_sums::{AnswerSums, ClassRates, Evaluation, MAX_CONFUSION};
 pub use artefacts::{PlanKey, RunArtefacts, RunKey};
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
 pub use data_feed::{DataFeed, FeedPosition};
 pub use edits_ahead::{after_small_edits, compile_for_edits};
 pub use error::TrainError;
-pub use evaluate::{Evaluation, argmax, evaluated};
+pub use evaluate::evaluated;
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use forecast::{Forecast, ForecastError, ForecastWindow};

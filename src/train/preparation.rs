@@ -17,7 +17,7 @@ use super::{
 };
 use crate::compile::{Compiled, Options, compile};
 use crate::data::{self, Request};
-use crate::exec::{LentStep, ReadyStage, ReadyTimes, RecordingPool, Step};
+use crate::exec::{LentStep, MemoryOf, ReadyStage, ReadyTimes, RecordingPool, Step};
 use crate::ir::Share;
 use crate::lower::Layout;
 use crate::model::{DataSpec, LastBatch, Model, ParamId, init_into, init_over};
@@ -83,7 +83,7 @@ pub(super) fn bring_up(
     let mut compiling = ReadyTimes::default();
     earlier.iter().chain([&compiled]).for_each(|c| compiling.add_compilation(&c.times));
     watch.report_parts(&compiling);
-    let here = machine.as_cuda().is_none();
+    let here = Step::capabilities_for(&compiled).memory == MemoryOf::Host;
     let (place, evaluation) = counted(spec, model, machine, &compiled)?;
     let keeps_in_memory = place.is_memory();
     watch.report(ReadyStage::Count);
@@ -205,7 +205,7 @@ fn counted(
     machine: &Machine,
     compiled: &Compiled,
 ) -> Result<(Place, Option<Compiled>), TrainError> {
-    let here = machine.as_cuda().is_none();
+    let here = Step::capabilities_for(compiled).memory == MemoryOf::Host;
     if !here {
         // Before anything is read: the step's arena and that of its evaluation, from the estimated plan. Its kernels
         // are timed when it is needed.

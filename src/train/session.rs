@@ -1,7 +1,8 @@
 //! A training run: one network, its data and its memory. The owner calls it for each step.
 
+use super::answer_sums::Evaluation;
 use super::checkpoint::{Compared, Resumed};
-use super::evaluate::{Evaluation, Evaluator};
+use super::evaluate::Evaluator;
 use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
@@ -39,7 +40,7 @@ pub struct Session {
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
     /// The evaluation of a single sample, made when it is first needed, if a batch has more.
-    alone: Option<Evaluator>,
+    pub(super) alone: Option<Evaluator>,
     pub(super) pool: Pool,
     pub(super) feed: DataFeed,
     /// The recipe of the run, without its number of steps.

@@ -40,6 +40,14 @@ impl Session {
                 known.facts.last_step = known.facts.last_step.max(last_step);
             }
         }
+        // Hits are counted of steps; the batches of evaluations are only uses of their own recordings.
+        let evaluated = self.evaluator.as_ref().map(|own| (GraphKey::of(own.compiled()), own.uses()));
+        let alone = self.alone.as_ref().map(|own| (GraphKey::of_inference(own.compiled()), own.uses()));
+        for (key, uses) in evaluated.into_iter().chain(alone) {
+            if let Some(known) = report.keys.iter_mut().find(|known| known.key == key) {
+                known.facts.hits += uses;
+            }
+        }
         let why = self.recording().why_eager.filter(|_| !self.varies() && self.executor == Executor::Replay);
         if let Some(why) = why.filter(|_| made > 0) {
             let (first_step, last_step) = (self.done + 1 - made, self.done);
@@ -106,6 +114,21 @@ mod tests {
         let seen = session.recordings_seen();
         let hits = |kind: u32| seen.recordings.iter().find(|seen| seen.kind == kind).unwrap().facts.hits;
         assert_eq!(hits(kinds[0]) + hits(other), 40);
+    }
+
+    #[test]
+    fn batches_of_evaluations_are_uses_of_their_recording() {
+        let mut session = session("digits-mlp");
+        let uses = |session: &Session| {
+            let seen = session.recordings_seen().recordings;
+            seen.iter().find(|seen| seen.key.ends_with(", evaluation")).unwrap().facts.hits
+        };
+        assert_eq!(uses(&session), 0);
+        session.evaluate().unwrap();
+        let samples = session.evaluate().unwrap().unwrap().samples;
+        let batch = session.evaluator.as_ref().unwrap().compiled().model.batch;
+        assert_eq!(uses(&session), 2 * samples.div_ceil(batch) as u64);
+        assert_eq!(session.recordings().counts.hits, 0);
     }
 
     fn session(name: &str) -> Session {

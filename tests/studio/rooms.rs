@@ -206,7 +206,7 @@ fn predicted_values_are_drawn_against_true_ones() {
 fn a_check_names_what_it_verified_and_becomes_outdated() {
     let mut robot = Robot::open(Some("xor"));
     show(&mut robot, Tab::Verify);
-    assert!(robot.sees("Nothing proved yet"));
+    assert!(robot.sees("Nothing verified yet"));
     // The estimated cost is shown before it begins.
     let estimate = |app: &StudioApp| app.studio.proofs.estimate(app.studio.document.revision(), None);
     assert!(robot.sees("estimating what everything takes…") || estimate(robot.app()).is_some());
@@ -289,7 +289,7 @@ fn an_invalid_network_is_not_verified() {
     let mut robot = Robot::open(None);
     show(&mut robot, Tab::Verify);
     robot.set("L1 rate", "1.5");
-    assert!(robot.sees("Fix the network to prove its step"));
+    assert!(robot.sees("Fix the network to verify its step"));
     perform(&mut robot, UiCommand::Prove(None));
     assert!(!robot.app().studio.proofs.is_running());
 }
@@ -300,6 +300,11 @@ fn an_empty_network_offers_to_add_a_layer() {
     perform(&mut robot, UiCommand::New);
     robot.settle();
     assert!(robot.sees("Add a layer to train it"));
+    let views = [(Tab::Arena, "see its arena"), (Tab::StepGraph, "see its step"), (Tab::Capture, "see its buffers")];
+    for (tab, to) in views {
+        show(&mut robot, tab);
+        assert!(robot.sees(&format!("Add a layer to {to}")), "{tab:?}");
+    }
 }
 
 #[test]

@@ -11,8 +11,10 @@ use cudarc::driver::result;
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
-/// A range of the memory of steps, with its device. One thread at a time runs steps over it, on its own stream. Another
-/// thread may record a step over it at the same time: recording runs nothing, and only uses its addresses.
+/// A range of the memory of steps, with its device. All steps over one store share it, and one thread runs them, one
+/// after the other, on its own stream: work on another thread's stream would not wait for theirs. At the same time,
+/// another thread may make a recording over it. On memory that other steps have used, this runs nothing and needs only
+/// the addresses.
 pub(super) struct DeviceBlock {
     /// The allocation that it is a part of.
     memory: Arc<DeviceMemory>,

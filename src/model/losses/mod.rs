@@ -166,6 +166,21 @@ pub fn answer(logit: f32) -> Option<bool> {
     (!logit.is_nan()).then_some(logit > 0.0)
 }
 
+/// The class that a row of scores predicts: that of the largest score, and of the first among equals. `None` if a score
+/// is NaN.
+#[must_use]
+pub fn predicted_class(scores: &[f32]) -> Option<usize> {
+    let largest = scores.iter().enumerate().fold(0, |best, (i, &score)| if score > scores[best] { i } else { best });
+    scores.iter().all(|score| !score.is_nan()).then_some(largest)
+}
+
+/// Replaces the scores of the classes by their probabilities, the softmax. All are NaN if a score is.
+pub fn softmax(scores: &mut [f32]) {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let sum: f64 = scores.iter().map(|v| f64::from(v - largest).exp()).sum();
+    scores.iter_mut().for_each(|v| *v = (f64::from(*v - largest).exp() / sum) as f32);
+}
+
 /// The probability of yes for a logit: its sigmoid. NaN for NaN.
 #[must_use]
 pub fn probability(logit: f32) -> f32 {
@@ -200,6 +215,23 @@ mod tests {
     fn a_yes_or_no_prediction_is_correct_on_its_side_of_zero() {
         assert!(is_right(0.1, 1.0) && is_right(0.0, 0.0) && !is_right(0.0, 1.0) && !is_right(0.1, 0.0));
         assert!(!is_right(f32::NAN, 0.0) && !is_right(f32::NAN, 1.0));
+    }
+
+    #[test]
+    fn probabilities_of_classes_sum_to_one() {
+        let mut row = [1000.0, 1000.0 - 3.0f32.ln(), f32::NEG_INFINITY];
+        softmax(&mut row);
+        assert!((row[0] - 0.75).abs() < 1e-4 && (row[0] + row[1] - 1.0).abs() < 1e-6 && row[2] == 0.0, "{row:?}");
+        let mut row = [0.0, f32::NAN];
+        softmax(&mut row);
+        assert!(row.iter().all(|p| p.is_nan()));
+    }
+
+    #[test]
+    fn a_row_of_scores_predicts_the_first_of_the_largest() {
+        assert_eq!([[0.0, 2.0, 2.0], [-1.0, -2.0, -3.0]].map(|row| predicted_class(&row)), [Some(1), Some(0)]);
+        assert_eq!(predicted_class(&[f32::NEG_INFINITY, f32::INFINITY]), Some(1));
+        assert_eq!([[f32::NAN, 1.0], [1.0, f32::NAN]].map(|row| predicted_class(&row)), [None, None]);
         assert_eq!((answer(f32::NAN), answer(1e-30), answer(0.0)), (None, Some(true), Some(false)));
     }
 

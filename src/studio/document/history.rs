@@ -1,6 +1,7 @@
 //! The edited preset: changed only by [`Edit`]s, each of which can be undone.
 
 use crate::model::{LayerPath, Preset};
+use crate::studio::document::back_forward::BackForward;
 use crate::studio::document::edit::Edit;
 use crate::studio::document::edit::change;
 use crate::studio::document::fields::value::Owner;
@@ -20,8 +21,7 @@ pub struct Document {
     /// As on disk, or as opened.
     saved: Arc<Preset>,
     path: Option<PathBuf>,
-    undo: Vec<Arc<Preset>>,
-    redo: Vec<Arc<Preset>>,
+    others: BackForward<Arc<Preset>, UNDO_LIMIT>,
     last: Option<(Owner, &'static str, Instant)>,
     revision: u64,
     /// The revision at which the last undo step began.
@@ -37,8 +37,7 @@ impl Document {
             saved: Arc::clone(&preset),
             preset,
             path,
-            undo: Vec::new(),
-            redo: Vec::new(),
+            others: BackForward::default(),
             last: None,
             revision: 1,
             group: 1,
@@ -106,12 +105,12 @@ impl Document {
 
     #[must_use]
     pub fn can_undo(&self) -> bool {
-        !self.undo.is_empty()
+        self.others.can_go_back()
     }
 
     #[must_use]
     pub fn can_redo(&self) -> bool {
-        !self.redo.is_empty()
+        self.others.can_go_forward()
     }
 
     /// Records that `preset` was written to `path`.
@@ -128,15 +127,13 @@ impl Document {
     }
 
     pub fn undo(&mut self) {
-        if let Some(before) = self.undo.pop() {
-            self.redo.push(std::mem::replace(&mut self.preset, before));
+        if self.others.go_back(&mut self.preset) {
             self.moved();
         }
     }
 
     pub fn redo(&mut self) {
-        if let Some(after) = self.redo.pop() {
-            self.undo.push(std::mem::replace(&mut self.preset, after));
+        if self.others.go_forward(&mut self.preset) {
             self.moved();
         }
     }
@@ -158,15 +155,11 @@ impl Document {
             of == owner && field == name && now - *at < MERGE_WITHIN
         });
         let before = std::mem::replace(&mut self.preset, Arc::new(next));
-        if !merges {
-            self.undo.push(before);
-            if self.undo.len() > UNDO_LIMIT {
-                self.undo.remove(0);
-            }
-        }
-        self.redo.clear();
         self.revision += 1;
-        if !merges {
+        if merges {
+            self.others.end_here();
+        } else {
+            self.others.record(before);
             self.group = self.revision;
         }
         self.last = key;

@@ -1,5 +1,6 @@
 //! The document: the edited preset, its fields, its history, and its files.
 
+pub mod back_forward;
 pub mod dialog;
 pub mod edit;
 pub mod fields;

@@ -5,6 +5,7 @@ use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::arena_numbers::{largest_ui, numbers_ui, title_ui};
 use crate::studio::panels::byte_owners::{ByteOwnersPanel, byte_owners_ui};
+use crate::studio::panels::plan_state::{path_ui, plan_head_ui, unplanned_ui};
 use crate::studio::panels::values::values_line_ui;
 use crate::studio::theme;
 use crate::studio::theme::icons;
@@ -12,7 +13,7 @@ use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::related::Related;
 use crate::studio::widgets::arena_map::{Axis, Fading, Highlight, LitPart, Window, map_ui};
-use crate::studio::widgets::button::{command_icon_ui, empty_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
+use crate::studio::widgets::button::{command_icon_ui, icon_ui, slider_ui, text_line_ui, weak_ui};
 use crate::tensor::Bytes;
 use egui::containers::scroll_area::ScrollSource;
 use egui::{Align, Button, Layout, RichText, Slider, Ui, Vec2};
@@ -48,9 +49,9 @@ const FADE_S: f64 = 0.12;
 /// Shows the panel.
 pub fn arena_ui(ui: &mut Ui, view: &ArenaPanelView<'_>, panel: &mut ArenaPanel, commands: &mut CommandQueue) {
     let Some(plan) = view.shown.plan else {
-        return empty_ui(ui, "No arena yet", "Fix the problems in the network; its memory plan appears here at once.");
+        return unplanned_ui(ui, view.shown.readiness, "see its arena", commands);
     };
-    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
+    plan_head_ui(ui, &view.shown, commands);
     let arena = &plan.arena;
     if panel.made_for.0 != view.shown.revision {
         panel.op = panel.op.min(arena.ops.saturating_sub(1));
@@ -131,7 +132,7 @@ fn side_ui(
     ui.spacing_mut().item_spacing.y = 2.0;
     ui.spacing_mut().interact_size.y = 18.0;
     ui.spacing_mut().button_padding = Vec2::new(2.0, 1.0);
-    crate::studio::panels::plan_state::path_ui(ui, &view.shown);
+    path_ui(ui, &view.shown);
     numbers_ui(ui, &plan.arena);
     largest_ui(ui, plan, view, commands);
     title_ui(ui, "Who owns a byte");

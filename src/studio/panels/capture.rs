@@ -4,6 +4,7 @@ use crate::studio::commands::fold::FoldCommand;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::layer_card::fold_ui;
+use crate::studio::panels::plan_state::{path_ui, plan_head_ui, unplanned_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::capture::ConstantRow;
@@ -14,7 +15,7 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::NetworkView;
 use crate::studio::view_models::panels::capture::CapturePanelView;
 use crate::studio::view_models::related::Related;
-use crate::studio::widgets::button::{empty_ui, named, weak_ui};
+use crate::studio::widgets::button::{named, weak_ui};
 use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::keyboard::{list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Layout, Rect, Response, RichText, ScrollArea, Stroke, StrokeKind, Ui, Vec2};
@@ -56,18 +57,14 @@ impl CapturePanel {
 /// Shows the panel.
 pub fn capture_ui(ui: &mut Ui, view: &CapturePanelView<'_>, panel: &mut CapturePanel, commands: &mut CommandQueue) {
     let Some(plan) = view.shown.plan else {
-        return empty_ui(
-            ui,
-            "No capture plan yet",
-            "Fix the problems in the network; its buffers appear here at once.",
-        );
+        return unplanned_ui(ui, view.shown.readiness, "see its buffers", commands);
     };
-    crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands);
+    plan_head_ui(ui, &view.shown, commands);
     let buffers = &plan.capture;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Buffers by layer").font(theme::strong(13.0)));
         weak_ui(ui, view.recorded.as_str()).on_hover_text(view.recording.as_str());
-        crate::studio::panels::plan_state::path_ui(ui, &view.shown);
+        path_ui(ui, &view.shown);
     });
     ui.horizontal(|ui| {
         ui.spacing_mut().item_spacing.x = 2.0;

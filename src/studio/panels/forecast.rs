@@ -4,6 +4,7 @@ use crate::data::Dataset;
 use crate::studio::panels::inside::stepper_ui;
 use crate::studio::theme;
 use crate::studio::view_models::format;
+use crate::studio::widgets::axis::hovered;
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::HIGH;
 use crate::train::{Forecast, ForecastWindow};
@@ -81,8 +82,7 @@ fn plot_ui(ui: &mut Ui, forecast: &Forecast, window: &ForecastWindow, set: &Data
         .x_axis_label("positions after the last one that the network saw")
         .y_axis_label(name.clone())
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(format!("position {:+.0}\n{name} {}", position.x, format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {

@@ -9,6 +9,7 @@ use crate::studio::view_models::format;
 use crate::studio::view_models::inspector_page::{Group, Row};
 use crate::studio::view_models::panels::inspector::InspectorPanelView;
 use crate::studio::view_models::panels::plan::PlanOnScreen;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
 use egui::{Align, Button, Layout, RichText, ScrollArea, Ui};
 
@@ -41,8 +42,11 @@ pub fn inspector_ui(
         match view.shown.selection {
             Selection::Nothing | Selection::Layer(_) if view.shown.is_outdated => {
                 ui.add_space(4.0);
-                let text = format!("{}  Its numbers come back when the network's problem is fixed.", icons::WARNING);
-                let text = RichText::new(text).size(12.0).color(theme::colors(ui).warning);
+                let is_empty = view.shown.readiness == Readiness::Empty;
+                let when = if is_empty { "a layer is added" } else { "the network's problem is fixed" };
+                let text = RichText::new(format!("{}  Its numbers come back when {when}.", icons::WARNING))
+                    .size(12.0)
+                    .color(theme::colors(ui).warning);
                 ui.add(egui::Label::new(text).wrap());
             }
             _ => crate::studio::panels::plan_state::plan_head_ui(ui, &view.shown, commands),

@@ -31,13 +31,23 @@ pub(super) fn unready_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, comm
     }
 }
 
+/// Says why the network has no plan yet.
+pub(super) fn unplanned_ui(ui: &mut egui::Ui, readiness: Readiness, to: &str, commands: &mut CommandQueue) {
+    let why = match readiness {
+        Readiness::Empty | Readiness::HasProblems => readiness,
+        // A network is also planned for a device that is not here.
+        Readiness::Ready | Readiness::Compiling | Readiness::DeviceAbsent => Readiness::Compiling,
+    };
+    unready_ui(ui, why, to, commands);
+}
+
 /// Says that the content below is not about the network as it is on screen, but about a recording, or about the network
 /// before its mistakes.
 pub(super) fn plan_head_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>, commands: &mut CommandQueue) {
     if let Some(recording) = &view.recording {
         recording_ui(ui, recording, commands);
     }
-    outdated_ui(ui, view.is_outdated, commands);
+    outdated_ui(ui, view, commands);
 }
 
 /// Says which recording is shown, with a button that returns to the network's own plan.
@@ -77,18 +87,23 @@ pub(super) fn path_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>) {
 
 /// Says that the content below is about the network before its mistakes, and draws it faintly; does nothing if it is
 /// about the network on screen.
-fn outdated_ui(ui: &mut egui::Ui, is_outdated: bool, commands: &mut CommandQueue) {
+fn outdated_ui(ui: &mut egui::Ui, view: &PlanOnScreen<'_>, commands: &mut CommandQueue) {
     /// The opacity of content about an older network.
     const FAINT: f32 = 0.45;
-    if !is_outdated {
+    if !view.is_outdated {
         return;
     }
     ui.horizontal_wrapped(|ui| {
         ui.spacing_mut().item_spacing.x = 8.0;
         let color = theme::colors(ui).warning;
-        let text = format!("{}  The network has a problem. What is shown here is the step before it.", icons::WARNING);
-        ui.label(egui::RichText::new(text).size(12.0).color(color));
-        if ui.button("Show the problem").on_hover_text(UiCommand::ShowProblem.info().about).clicked() {
+        let is_empty = view.readiness == Readiness::Empty;
+        let text = if is_empty {
+            "The network has no layers: add a layer. What is shown here is the step of the last ones."
+        } else {
+            "The network has a problem. What is shown here is the step before it."
+        };
+        ui.label(egui::RichText::new(format!("{}  {text}", icons::WARNING)).size(12.0).color(color));
+        if !is_empty && ui.button("Show the problem").on_hover_text(UiCommand::ShowProblem.info().about).clicked() {
             commands.push(UiCommand::ShowProblem);
         }
     });

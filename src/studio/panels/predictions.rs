@@ -15,6 +15,7 @@ use crate::studio::view_models::predictions::filters::Filters;
 use crate::studio::view_models::predictions::{Fit, Plane, PredictionsView};
 use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::status::state_name;
+use crate::studio::widgets::axis::hovered;
 use crate::studio::widgets::button::{command_ui, empty_ui, weak_ui};
 use crate::studio::widgets::classes::{HIGH, LOW, signed};
 use crate::studio::widgets::confusion::{confusion_ui, matrix_width};
@@ -370,8 +371,7 @@ fn fit_ui(ui: &mut Ui, fit: &Fit) {
         .x_axis_label("true")
         .y_axis_label("predicted")
         .label_formatter(|at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(format!("true {}\npredicted {}", format::number(position.x), format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {

@@ -4,6 +4,7 @@
 use crate::ir::Phase;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
+use crate::studio::panels::plan_state::{plan_head_ui, unplanned_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
@@ -136,9 +137,9 @@ fn is_in(layer: &str, of: &str) -> bool {
 /// Shows the panel.
 pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraphPanel, commands: &mut CommandQueue) {
     let Some(plan) = view.plan else {
-        return empty_ui(ui, "No step yet", "Fix the problems in the network; its step appears here at once.");
+        return unplanned_ui(ui, view.readiness, "see its step", commands);
     };
-    crate::studio::panels::plan_state::plan_head_ui(ui, view, commands);
+    plan_head_ui(ui, view, commands);
     head_ui(ui, view, panel, plan, commands);
     filters_ui(ui, panel);
     panel.make_rows(plan, view.revision, view.measured);

@@ -28,8 +28,8 @@ const GAP: f32 = 6.0;
 /// The corner of the card that is fixed, its position, and the width of the content. The card of each step is not over
 /// the parts that the step explains:
 ///
-/// - *Train*: the button at the upper right and the curves. The card is below the button, in the inspector, otherwise
-///   at the lower end of the network panel.
+/// - *Train*: the button at the upper right and the curves. The card is at the lower end of the inspector, whose head
+///   describes the network, otherwise at the lower end of the network panel.
 /// - *Memory*: the map and the inspector, which names the owner. The card is at the lower end of the network panel.
 /// - *Edit*: the network and the status line. The card is at the lower end of the inspector.
 ///
@@ -37,9 +37,8 @@ const GAP: f32 = 6.0;
 fn place(step: TourStep, parts: &Parts) -> (Align2, Pos2, f32) {
     let Parts { network, middle, inspector } = *parts;
     let (part, corner) = match (step, network, inspector) {
-        (TourStep::Train, _, Some(part)) => (part, Align2::RIGHT_TOP),
+        (TourStep::Train | TourStep::Edit, _, Some(part)) => (part, Align2::RIGHT_BOTTOM),
         (TourStep::Train | TourStep::Memory, Some(part), _) => (part, Align2::LEFT_BOTTOM),
-        (TourStep::Edit, _, Some(part)) => (part, Align2::RIGHT_BOTTOM),
         (TourStep::Memory, None, _) => (middle, Align2::LEFT_BOTTOM),
         (TourStep::Train | TourStep::Edit, ..) => (middle, Align2::RIGHT_BOTTOM),
     };
@@ -150,6 +149,8 @@ mod tests {
             };
             let (left, right) = (rect(0.0, network), rect(1280.0 - inspector, 1280.0));
             assert!(right.contains_rect(card(TourStep::Train, &parts)));
+            let head = Rect::from_min_max(right.min, Pos2::new(1280.0, 236.0));
+            assert!(!head.intersects(card(TourStep::Train, &parts)));
             assert!(left.contains_rect(card(TourStep::Memory, &parts)));
             assert!(right.contains_rect(card(TourStep::Edit, &parts)));
             // Without the inspector the map and the network are not covered.

@@ -7,6 +7,7 @@ use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
 use crate::studio::view_models::panels::values::ValuesView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::values::ShownValues;
 use crate::studio::widgets::button::{icon_ui, named, weak_ui};
 use crate::studio::widgets::tensor_values::{extent, histogram_ui, picture_ui, texture};
@@ -53,7 +54,10 @@ pub fn values_ui(ui: &mut Ui, view: &ValuesView<'_>, cache: &mut PictureCache, c
         return;
     }
     if view.is_outdated {
-        weak_ui(ui, "Fix the network's problem to look at values.");
+        let is_empty = view.readiness == Readiness::Empty;
+        let to_do =
+            if is_empty { "Add a layer to look at values." } else { "Fix the network's problem to look at values." };
+        weak_ui(ui, to_do);
         return;
     }
     weights_ui(ui, view, commands);

@@ -33,10 +33,10 @@ pub fn verify_ui(ui: &mut Ui, view: &VerifyView<'_>, panel: &mut VerifyPanel, co
     ui.separator();
     if view.proved.is_empty() && !view.is_running {
         if view.readiness != Readiness::Ready {
-            return unready_ui(ui, view.readiness, "prove its step", commands);
+            return unready_ui(ui, view.readiness, "verify its step", commands);
         }
         let next = "The window stays usable while checks run, and each figure appears when it is known.";
-        return empty_ui(ui, "Nothing proved yet", next);
+        return empty_ui(ui, "Nothing verified yet", next);
     }
     ScrollArea::vertical().id_salt("proofs").auto_shrink([false, false]).show(ui, |ui| {
         for proof in Proof::ALL {
@@ -141,7 +141,7 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
         ui.label(RichText::new(text).color(color));
         let revision = view.revision;
         if view.proved.iter().any(|p| p.revision != revision) {
-            let text = format!("{}  edited since: what is marked stale was proved of an older network", icons::INFO);
+            let text = format!("{}  edited since: results marked stale are of an older network", icons::INFO);
             ui.label(RichText::new(text).size(12.0).color(c.warning));
         } else if let Some(one) = view.proved.first() {
             weak_ui(ui, format!("of {}, revision {revision}, the current one", one.document));

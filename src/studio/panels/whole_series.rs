@@ -4,6 +4,7 @@ use crate::studio::panels::inside::stepper_ui;
 use crate::studio::theme;
 use crate::studio::view_models::format;
 use crate::studio::view_models::whole_series::WholeSeries;
+use crate::studio::widgets::axis::hovered;
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::HIGH;
 use egui::{Button, Ui};
@@ -54,8 +55,7 @@ fn plot_ui(ui: &mut Ui, series: &WholeSeries, page: &mut SeriesPage) {
         .x_axis_label("line of the table's values")
         .y_axis_label(name.clone())
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(format!("line {:.0}\n{name} {}", position.x, format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {

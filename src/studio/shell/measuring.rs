@@ -145,7 +145,7 @@ impl Studio {
         }
     }
 
-    /// Performs commands about measurements, values and proofs.
+    /// Performs commands about measurements, values and checks.
     pub(super) fn measure(&mut self, command: UiCommand) {
         let values = &mut self.measurements.values;
         match command {

@@ -19,6 +19,7 @@ impl Studio {
     pub fn plan_on_screen(&self) -> PlanOnScreen<'_> {
         PlanOnScreen {
             plan: self.plan_shown().map(|plan| &**plan),
+            readiness: self.readiness(),
             revision: self.revision_shown(),
             recording: self.recording_on_screen(),
             is_stale: self.is_plan_stale() && !self.shows_recording(),
@@ -64,6 +65,7 @@ impl Studio {
             is_on: values.on,
             is_looking: measurements.is_looking(),
             is_outdated: self.is_plan_outdated() && !self.shows_recording(),
+            readiness: self.readiness(),
             plan: self.plan_shown().map(|plan| &**plan),
             buffer: self.looked_at(),
             part: values.cut.part,

@@ -2,17 +2,17 @@
 
 use crate::model::Preset;
 use crate::studio::commands::selection::Selection;
+use crate::studio::document::back_forward::BackForward;
 use crate::studio::document::edit::split_path;
 
 /// The selections before and after the current one.
 #[derive(Debug, Default)]
 pub struct SelectionHistory {
     current: Selection,
-    back: Vec<Selection>,
-    forward: Vec<Selection>,
+    others: BackForward<Selection, LIMIT>,
 }
 
-/// The number of selections that are stored in each direction.
+/// The largest number of earlier selections that are stored.
 const LIMIT: usize = 100;
 
 impl SelectionHistory {
@@ -27,11 +27,7 @@ impl SelectionHistory {
         if selection == self.current {
             return false;
         }
-        self.back.push(std::mem::replace(&mut self.current, selection));
-        if self.back.len() > LIMIT {
-            self.back.remove(0);
-        }
-        self.forward.clear();
+        self.others.record(std::mem::replace(&mut self.current, selection));
         true
     }
 
@@ -43,9 +39,7 @@ impl SelectionHistory {
     /// Replaces every selection by the same item in another plan; entries that no longer exist are removed.
     pub fn replace(&mut self, into: impl Fn(&Selection) -> Option<Selection>) {
         self.current = into(&self.current).unwrap_or_default();
-        for list in [&mut self.back, &mut self.forward] {
-            *list = list.iter().filter_map(&into).collect();
-        }
+        self.others.replace(into);
     }
 
     /// Removes layers that the preset does not have; if the current one is among them, the network is selected.
@@ -54,8 +48,7 @@ impl SelectionHistory {
         if !there(&self.current) {
             self.current = Selection::Nothing;
         }
-        self.back.retain(there);
-        self.forward.retain(there);
+        self.others.replace(|selection| there(selection).then(|| selection.clone()));
     }
 
     /// After undo or redo: a selected layer stays selected if it is still the same one, otherwise the network is
@@ -71,25 +64,21 @@ impl SelectionHistory {
     }
 
     #[must_use]
-    pub fn can_go_back(&self) -> bool {
-        !self.back.is_empty()
+    pub const fn can_go_back(&self) -> bool {
+        self.others.can_go_back()
     }
 
     #[must_use]
-    pub fn can_go_forward(&self) -> bool {
-        !self.forward.is_empty()
+    pub const fn can_go_forward(&self) -> bool {
+        self.others.can_go_forward()
     }
 
     pub fn go_back(&mut self) {
-        if let Some(before) = self.back.pop() {
-            self.forward.push(std::mem::replace(&mut self.current, before));
-        }
+        self.others.go_back(&mut self.current);
     }
 
     pub fn go_forward(&mut self) {
-        if let Some(after) = self.forward.pop() {
-            self.back.push(std::mem::replace(&mut self.current, after));
-        }
+        self.others.go_forward(&mut self.current);
     }
 }
 
@@ -110,7 +99,8 @@ mod tests {
         h.follow(&longer, &preset);
         h.forget_missing(&preset);
         assert_eq!(h.current(), &Selection::Nothing);
-        assert!(!h.back.contains(&layer(3)));
+        h.go_back();
+        assert_eq!((h.current(), h.can_go_back()), (&Selection::Nothing, false));
         // An edit of a field does not change the layer's place.
         h.select(layer(2));
         h.follow(&preset, &preset.clone());

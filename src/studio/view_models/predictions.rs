@@ -1,14 +1,14 @@
 //! A network's predictions for samples whose targets are known: classes with probabilities, confusion matrix, decision
 //! boundary, errors, filters.
 
-use crate::data::{Dataset, Split, Target};
-use crate::model::losses::{answer, probability};
+use crate::data::{DataError, Dataset, Split, Target};
+use crate::model::losses::{answer, predicted_class, probability, softmax};
 use crate::model::{DataSource, Model, ParamId, ParamKind, Targets};
 use crate::studio::commands::AnswersPage;
 use crate::studio::view_models::data::{Picture, class_name, picture, target_text};
 use crate::studio::view_models::format::{exact, visible};
 use crate::tensor::figure;
-use crate::train::{Forecast, Look, Looked, argmax};
+use crate::train::{AnswerSums, ClassRates, Evaluation, Forecast, Look, Looked, MAX_CONFUSION};
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,8 +19,6 @@ use filters::{Filters, filters};
 /// The largest number of samples with predictions, and of their values.
 const ANSWERED: usize = 5000;
 const VALUES: usize = 8 << 20;
-/// With more classes than this, nobody can read the confusion matrix.
-const MAX_CONFUSION: usize = 256;
 /// Points on each side of the grid on which the plane is evaluated.
 pub const GRID: usize = 96;
 
@@ -45,7 +43,7 @@ pub struct Answered {
     pub output: usize,
     /// The true class; 0 for values. For yes and no, yes is 1.
     pub truth: usize,
-    /// The class with the largest probability, or a number beyond the classes if that is NaN; 0 for values.
+    /// The predicted class, or a number beyond the classes if an output is NaN; 0 for values.
     pub guess: usize,
     /// The probability of `guess`.
     pub confidence: f32,
@@ -55,11 +53,8 @@ pub struct Answered {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassScore {
     pub name: String,
-    /// Precision: among the samples predicted to be of it, the share that is; `None` if there are none.
-    pub precision: Option<f64>,
-    /// Recall: among the samples of it, the share that was predicted correctly; `None` if there are none.
-    pub recall: Option<f64>,
-    pub samples: u32,
+    /// Without samples if there are too many classes for a confusion matrix.
+    pub rates: ClassRates,
 }
 
 /// The plane of samples with two values, row by row from the top.
@@ -100,7 +95,7 @@ pub struct AnswerRows {
     pub values: Vec<f32>,
 }
 
-/// The metrics of all predictions.
+/// The metrics of all predictions, equal to those of an evaluation of the same samples.
 #[derive(Clone, Debug, Default)]
 pub struct Quality {
     /// Mean loss without label smoothing.
@@ -207,12 +202,6 @@ fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     sound.then_some(ParamId(first as u32))
 }
 
-fn softmax(row: &[f32], out: &mut Vec<f32>) {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f32 = row.iter().map(|v| (v - max).exp()).sum();
-    out.extend(row.iter().map(|v| (v - max).exp() / sum));
-}
-
 /// Makes the view of an answer.
 #[must_use]
 pub fn view(question: &AnsweredQuery) -> PredictionsView {
@@ -252,10 +241,9 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
         took_us: answer.took_us,
     };
     let indices = &answer.question.samples[..count.min(answer.question.samples.len())];
-    match model.loss.targets() {
-        Targets::Classes => out.take_classes(indices, &answer.outputs, model),
-        Targets::Binary => out.take_binary(indices, &answer.outputs, model),
-        Targets::Values => out.take_values(indices, &answer.outputs, model),
+    if let Err(error) = out.take(indices, &answer.outputs, model) {
+        out.quality.loss = f64::NAN;
+        out.what = format!("{}, whose targets cannot be read: {error}", out.what);
     }
     out.pages.forecast = Forecast::of(source, set, indices, &answer.outputs);
     let targets = model.loss.targets();
@@ -265,46 +253,48 @@ pub fn view(question: &AnsweredQuery) -> PredictionsView {
 }
 
 impl PredictionsView {
-    fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
+    /// Takes the outputs for samples by index.
+    fn take(&mut self, indices: &[u32], outputs: &[f32], model: &Model) -> Result<(), DataError> {
+        let sums = AnswerSums::of(model, &self.set, indices, outputs, MAX_CONFUSION)?;
+        let exact = sums.exact();
+        let Evaluation { loss, accuracy, confusion, .. } = sums.evaluation();
+        self.quality = Quality { loss, accuracy, exact, confusion, scores: Vec::new() };
+        match model.loss.targets() {
+            Targets::Classes => self.take_classes(indices, outputs, model)?,
+            Targets::Binary => self.take_binary(indices, outputs),
+            Targets::Values => self.take_values(indices, outputs),
+        }
+        Ok(())
+    }
+
+    fn take_classes(&mut self, indices: &[u32], logits: &[f32], model: &Model) -> Result<(), DataError> {
         // Each position of a sample is a separate prediction.
         let (width, positions) = (model.classes().max(1), model.labels().len().max(1));
-        let labels = self.set.target.labels(indices).unwrap_or_default();
+        let labels = self.set.target.labels(indices)?;
         (self.rows.outputs, self.rows.positions) = (width, positions);
         if positions > 1 {
             self.what = format!("{} positions of {}", exact((logits.len() / width) as u64), self.what);
         }
-        let mut probabilities = Vec::with_capacity(logits.len());
-        logits.chunks_exact(width).for_each(|row| softmax(row, &mut probabilities));
+        let mut probabilities = logits.to_vec();
+        probabilities.chunks_exact_mut(width).for_each(softmax);
         let mut rows: Vec<(Answered, usize)> = Vec::with_capacity(indices.len());
-        if width <= MAX_CONFUSION {
-            self.quality.confusion = vec![vec![0; width]; width];
-        }
-        for (at, row) in probabilities.chunks_exact(width).enumerate() {
+        let each = logits.chunks_exact(width).zip(probabilities.chunks_exact(width)).zip(&labels);
+        for (at, ((logits, row), label)) in each.enumerate() {
             let Some(&index) = indices.get(at / positions) else { continue };
-            let truth = labels.get(at).and_then(|label| usize::try_from(*label).ok()).unwrap_or(0);
-            let guess = if row.iter().any(|p| p.is_nan()) { width } else { argmax(row) };
-            if let Some(cell) = self.quality.confusion.get_mut(truth).and_then(|r| r.get_mut(guess)) {
-                *cell += 1;
-            }
-            self.quality.loss -= f64::from(row.get(truth).copied().unwrap_or(0.0).max(1e-30).ln());
+            let (truth, guess) = (*label as usize, predicted_class(logits).unwrap_or(width));
             let confidence = row.get(guess).copied().unwrap_or(f32::NAN);
             rows.push((Answered { index, output: at % positions, truth, guess, confidence }, at));
-        }
-        self.quality.loss /= rows.len().max(1) as f64;
-        if positions > 1 {
-            let samples = rows.chunks(positions);
-            let whole = samples.clone().filter(|own| own.iter().all(|(a, _)| a.truth == a.guess)).count();
-            self.quality.exact = Some((whole, samples.len()));
         }
         // Tokens that cannot be seen, such as a blank, have visible names.
         let is_text = matches!(self.set.target, Target::Windows(_));
         let shown = |name: String| if is_text { visible(&name) } else { name };
         let names = (0..width).map(|c| shown(class_name(&self.set, c))).collect();
         self.take_answers(rows, &probabilities, names);
+        Ok(())
     }
 
     /// Yes-or-no predictions, each output separately: two classes.
-    fn take_binary(&mut self, indices: &[u32], logits: &[f32], model: &Model) {
+    fn take_binary(&mut self, indices: &[u32], logits: &[f32]) {
         let width = self.rows.outputs;
         self.rows.outputs = 2;
         let Target::Values { values, .. } = &self.set.target else { return };
@@ -313,7 +303,6 @@ impl PredictionsView {
         self.quality.confusion = vec![vec![0; 2]; 2];
         for (&index, row) in indices.iter().zip(logits.chunks_exact(width)) {
             let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
-            self.quality.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
             for (output, (logit, target)) in row.iter().zip(target).enumerate() {
                 let yes = probability(*logit);
                 let (truth, guess) = (usize::from(*target > 0.5), answer(*logit).map_or(2, usize::from));
@@ -325,7 +314,6 @@ impl PredictionsView {
                 probabilities.extend([1.0 - yes, yes]);
             }
         }
-        self.quality.loss /= (rows.len() / width).max(1) as f64;
         let known = &self.set.preprocessing.classes;
         let names = if width == 1 && known.len() == 2 { known.clone() } else { vec!["no".into(), "yes".into()] };
         self.take_answers(rows, &probabilities, names);
@@ -335,8 +323,6 @@ impl PredictionsView {
     /// already.
     fn take_answers(&mut self, mut rows: Vec<(Answered, usize)>, probabilities: &[f32], names: Vec<String>) {
         let width = names.len();
-        let n = rows.len().max(1) as f64;
-        self.quality.accuracy = Some(rows.iter().filter(|(a, _)| a.truth == a.guess).count() as f64 / n);
         let rank = |a: &Answered| if a.truth == a.guess { (1, a.confidence) } else { (0, -a.confidence) };
         rows.sort_by(|(a, _), (b, _)| {
             let (a, b) = (rank(a), rank(b));
@@ -346,30 +332,18 @@ impl PredictionsView {
             self.rows.values.extend_from_slice(&probabilities[at * width..(at + 1) * width]);
             self.rows.answered.push(answered);
         }
-        if self.quality.confusion.is_empty() {
-            let score = |name| ClassScore { name, precision: None, recall: None, samples: 0 };
-            self.quality.scores = names.into_iter().map(score).collect();
-            return;
-        }
-        let total = |c: usize| self.quality.confusion.iter().map(|row| row[c]).sum::<u32>();
-        let share = |part: u32, of: u32| (of > 0).then(|| f64::from(part) / f64::from(of));
-        let names = names.into_iter().enumerate();
-        self.quality.scores = names
-            .map(|(c, name)| {
-                let (hit, samples) = (self.quality.confusion[c][c], self.quality.confusion[c].iter().sum());
-                ClassScore { name, precision: share(hit, total(c)), recall: share(hit, samples), samples }
-            })
-            .collect();
+        let rates = ClassRates::of(&self.quality.confusion);
+        let score = |(class, name)| ClassScore { name, rates: rates.get(class).copied().unwrap_or_default() };
+        self.quality.scores = names.into_iter().enumerate().map(score).collect();
     }
 
-    fn take_values(&mut self, indices: &[u32], found: &[f32], model: &Model) {
+    fn take_values(&mut self, indices: &[u32], found: &[f32]) {
         let width = self.rows.outputs;
         let Target::Values { values, .. } = &self.set.target else { return };
         let mut pairs = Vec::with_capacity(found.len());
         let mut rows: Vec<(f64, Answered, usize)> = Vec::with_capacity(indices.len());
         for (at, (&index, row)) in indices.iter().zip(found.chunks_exact(width)).enumerate() {
             let Some(target) = values.get(index as usize * width..(index as usize + 1) * width) else { continue };
-            self.quality.loss += model.loss.of_values(row, target).unwrap_or(f64::NAN);
             let mut error = 0.0;
             for (t, p) in target.iter().zip(row) {
                 pairs.push([f64::from(*t), f64::from(*p)]);
@@ -378,7 +352,6 @@ impl PredictionsView {
             let confidence = (error / width as f64).sqrt() as f32;
             rows.push((error, Answered { index, output: 0, truth: 0, guess: 0, confidence }, at));
         }
-        self.quality.loss /= rows.len().max(1) as f64;
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
         for (_, answered, at) in rows {
             self.rows.values.extend_from_slice(&found[at * width..(at + 1) * width]);
@@ -454,8 +427,9 @@ fn plane(bounds: [f64; 4], answers: &[f32], outputs: usize, targets: Targets) ->
         let mut row = Vec::with_capacity(outputs);
         for logits in answers.chunks_exact(outputs) {
             row.clear();
-            softmax(logits, &mut row);
-            let best = argmax(&row);
+            row.extend_from_slice(logits);
+            softmax(&mut row);
+            let best = predicted_class(logits).unwrap_or(0);
             out.classes.push(best.min(255) as u8);
             out.shades.push(row[best]);
         }
@@ -478,7 +452,8 @@ impl fmt::Display for PredictionsView {
         writeln!(f)?;
         for (score, row) in self.quality.scores.iter().zip(&self.quality.confusion) {
             let share = |s: Option<f64>| s.map_or_else(|| "-".into(), |s| format!("{s:.2}"));
-            writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(score.precision), share(score.recall))?;
+            let ClassRates { precision, recall, .. } = score.rates;
+            writeln!(f, "{} {row:?} precision {} recall {}", score.name, share(precision), share(recall))?;
         }
         for (at, a) in self.rows.answered.iter().enumerate().take(3) {
             writeln!(f, "sample {}: is {}, {:?}", a.index, self.truth_text(at), self.row(at))?;

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 /// The columns of the table after the key, with the meaning of each.
 pub const COLUMNS: [(&str, &str); 6] = [
     ("State", "Whether the recording exists, and whether it may be dropped"),
-    ("Steps", "Steps and other uses that found the recording ready"),
+    ("Uses", "Batches of steps and of evaluations that used the recording"),
     ("Last step", "The last step that used it"),
     ("Recorded in", "Time of its last planning and recording"),
     ("Nodes", "Nodes of its graph on a GPU, otherwise calls of kernels"),

@@ -2,7 +2,7 @@
 
 use crate::studio::view_models::format;
 use crate::tensor::scientific;
-use egui_plot::{GridInput, GridMark, Plot};
+use egui_plot::{GridInput, GridMark, HoverPosition, Plot, PlotPoint};
 use std::ops::RangeInclusive;
 
 /// The smallest value on a logarithmic axis.
@@ -11,6 +11,13 @@ const FLOOR: f64 = 1e-12;
 /// The position of a value along an axis.
 pub(super) fn scale(log: bool, y: f64) -> f64 {
     if log { y.max(FLOOR).log10() } else { y }
+}
+
+/// The place in a plot whose values are shown beside the pointer: the nearest point of a curve, otherwise the pointer.
+pub fn hovered(at: &HoverPosition<'_>) -> PlotPoint {
+    match at {
+        HoverPosition::NearDataPoint { position, .. } | HoverPosition::Elsewhere { position } => *position,
+    }
 }
 
 /// The distance of marks on a vertical axis, in points, below which labels fade.

@@ -3,7 +3,9 @@
 use crate::studio::theme;
 use crate::studio::view_models::loaded_run::LoadedRun;
 use crate::studio::view_models::series::smoothed::Smoothed;
-use crate::studio::widgets::axis::{inside, linear_marks, scale, step_marks, step_tick, tick as short, with_values};
+use crate::studio::widgets::axis::{
+    hovered, inside, linear_marks, scale, step_marks, step_tick, tick as short, with_values,
+};
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::DISTINCT;
 pub use crate::studio::widgets::compare_spec::{CompareSpec, Compared, Shown};
@@ -98,8 +100,7 @@ pub fn compare_ui(ui: &mut Ui, runs: &[Compared<'_>], spec: &CompareSpec<'_>, he
             inside(text, mark.value, range, width)
         })
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(listed(runs, spec, position.x).join("\n"))
         });
     let plot = with_values(plot, log, tick, inner);

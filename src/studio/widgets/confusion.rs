@@ -118,7 +118,8 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
                     cell_ui(ui, rect, view, &Cell { truth, guess, count, total }, chosen);
                 }
             }
-            let recall = view.quality.scores[truth].recall.map_or_else(|| "–".into(), |r| format!("{:.0}%", r * 100.0));
+            let recall = view.quality.scores[truth].rates.recall;
+            let recall = recall.map_or_else(|| "–".into(), |r| format!("{:.0}%", r * 100.0));
             let at = egui::pos2(right + 6.0, y + cell / 2.0);
             ui.painter().text(at, Align2::LEFT_CENTER, recall, font(12.0), c.text);
         }
@@ -127,7 +128,7 @@ pub fn confusion_ui(ui: &mut Ui, view: &PredictionsView, chosen: &mut Option<(us
         // Three-digit numbers of neighbours do not touch, even in small cells.
         let small = ((cell - 4.0) * 0.58).clamp(7.5, 12.0);
         for (guess, score) in view.quality.scores.iter().enumerate() {
-            let number = score.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
+            let number = score.rates.precision.map_or_else(|| "–".into(), |p| format!("{:.0}", p * 100.0));
             let x = origin.x + cell * (guess as f32 + 0.5);
             let text = short(&number, letters.max(3));
             ui.painter().text(egui::pos2(x, y), Align2::CENTER_TOP, text, font(small), c.text);

@@ -3,7 +3,7 @@
 use crate::studio::theme;
 use crate::studio::view_models::curves::Histogram;
 use crate::studio::view_models::format;
-use crate::studio::widgets::axis::{inside, linear_marks, time_tick};
+use crate::studio::widgets::axis::{hovered, inside, linear_marks, time_tick};
 use crate::studio::widgets::button::weak_ui;
 use egui::{Color32, RichText, Stroke, Ui};
 use egui_plot::{GridMark, HLine, LineStyle, Plot, PlotPoints, Polygon, VLine};
@@ -96,8 +96,7 @@ pub fn histogram_ui(ui: &mut Ui, title: &'static str, all: &[Bars<'_>], height: 
             |mark: GridMark, _| if mark.value >= 0.0 { format!("{:.0}%", mark.value * 100.0) } else { String::new() },
         )
         .label_formatter(|at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(format::micros(10f64.powf(position.x)))
         });
     let response = plot.show(ui, |plot| {

@@ -5,6 +5,7 @@ use crate::studio::theme;
 use crate::studio::view_models::data::{class_name, class_of};
 use crate::studio::view_models::format;
 use crate::studio::view_models::predictions::{GRID, Plane};
+use crate::studio::widgets::axis::hovered;
 use crate::studio::widgets::button::weak_ui;
 use crate::studio::widgets::classes::{DISTINCT, HIGH, LOW, class_ui, color, marker, mix};
 use egui::{Color32, ColorImage, RichText, TextureHandle, TextureOptions, Ui};
@@ -77,8 +78,7 @@ pub fn plane_ui(ui: &mut Ui, name: &str, set: &Dataset, samples: &[u32], ground:
         .x_axis_label(x_name)
         .y_axis_label(y_name)
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             Some(format!("{x_shown} {}\n{y_shown} {}", format::number(position.x), format::number(position.y)))
         });
     let response = plot.show(ui, |plot| {

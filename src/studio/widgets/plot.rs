@@ -5,7 +5,7 @@ use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::theme;
 use crate::studio::view_models::format;
-use crate::studio::widgets::axis::{inside, scale, step_end, step_marks, step_tick, with_values};
+use crate::studio::widgets::axis::{hovered, inside, scale, step_end, step_marks, step_tick, with_values};
 use crate::studio::widgets::classes::DISTINCT;
 use crate::studio::widgets::layer_curves::LayerLine;
 use crate::studio::widgets::layer_curves::layer_color;
@@ -256,8 +256,7 @@ pub fn plot_ui(
         .x_grid_spacer(move |input| step_marks(input.bounds, room))
         .x_axis_formatter(move |mark: GridMark, range| inside(step_tick(mark), mark.value, range, width))
         .label_formatter(move |at| {
-            let (egui_plot::HoverPosition::NearDataPoint { position, .. }
-            | egui_plot::HoverPosition::Elsewhere { position }) = at;
+            let position = hovered(at);
             let values = listed.as_deref().unwrap_or_default();
             Some(format!("step {}\n{values}", format::exact(position.x.round().max(0.0) as u64)))
         });

@@ -61,7 +61,7 @@ impl ReplayHarness<'_> {
         }
     }
 
-    /// A session whose batches differ as those of a run do: proofs are of whole batches otherwise.
+    /// A session whose batches differ as those of a run do: checks use whole batches otherwise.
     pub(super) fn session_of_shapes(&self, preset: &Preset, options: &VerifyOptions) -> Result<Shapes, TrainError> {
         let may_differ = options.batches.is_some() || preset.data.as_ref().is_some_and(DataSpec::has_varied_steps);
         if !may_differ || options.anyway {

@@ -72,7 +72,7 @@ impl Exact {
         self.loss += score + sum.ln() - row[label].0;
         // The loss moves by no more than twice the largest error of a score.
         self.error += 2.0 * row.iter().fold(0.0, |most: f64, (_, e)| most.max(*e));
-        self.right += usize::from(best == label && !score.is_nan());
+        self.right += usize::from(best == label && row.iter().all(|(v, _)| !v.is_nan()));
         let rivals = row.iter().enumerate().filter(|(i, (v, e))| *i != best && v + e >= score - margin);
         self.undecided += usize::from(rivals.count() > 0);
     }
@@ -278,8 +278,10 @@ fn one_by_one(session: &mut Session, set: &Dataset, held_out: &[u32], counts: bo
                         let (best, (score, _)) = largest(&scores);
                         let sum: f64 = scores.iter().map(|(v, _)| (v - score).exp()).sum();
                         loss += sum.ln() + score - scores[label].0;
-                        right += usize::from(best == label && !score.is_nan());
-                        if counts {
+                        // Scores with NaN predict no class.
+                        let is_known = scores.iter().all(|(v, _)| !v.is_nan());
+                        right += usize::from(best == label && is_known);
+                        if counts && is_known {
                             confusion[label][best] += 1;
                         }
                     }

@@ -59,7 +59,7 @@ pub struct Report {
     pub passed: bool,
 }
 
-/// What the proofs of a preset take, roughly.
+/// What the checks of a preset take, roughly.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Price {
     /// For all of them.
@@ -70,7 +70,7 @@ pub struct Price {
     pub bytes: u64,
 }
 
-/// What the proofs of a preset take on this machine: nearly all of it is plain loops in f64 and the replays of the
+/// What the checks of a preset take on this machine: nearly all of it is plain loops in f64 and the replays of the
 /// endurance check, and memory that two steps hold. Where no number of replays is given, it is the most that they take.
 ///
 /// # Errors

@@ -24,7 +24,7 @@ pub struct VerifyOptions {
     pub init: Option<PathBuf>,
     /// Kernel times remembered from this machine, so that what is verified is what is trained.
     pub tuning: Option<Arc<Tuning>>,
-    /// Does without the memory that the proofs of the recording are said to take: the user knows better.
+    /// Does without the memory that the checks of the recording are said to take: the user knows better.
     pub anyway: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The proofs on random networks: what failed, how near to their bounds the errors came, and the smallest network of
+//! The checks of random networks: what failed, how near to their bounds the errors came, and the smallest network of
 //! each failure.
 
 use super::divergence::diverges;
@@ -73,7 +73,7 @@ pub struct RandomReport {
     /// The seed of the first network.
     #[serde(rename = "seed")]
     pub first: u64,
-    /// Networks on which every proof was run to its end, or a check failed. The checks of these are counted.
+    /// Networks on which every check was run to its end, or a check failed. The checks of these are counted.
     pub networks: u64,
     pub failed_networks: u64,
     /// Networks that would have taken too long, or did.
@@ -91,7 +91,7 @@ pub struct RandomReport {
 /// What happens while networks are verified.
 #[derive(Clone, Copy, Debug)]
 pub enum RandomEvent<'a> {
-    /// The proofs of this network begin.
+    /// The checks of this network begin.
     Begins {
         seed: u64,
     },
@@ -131,7 +131,7 @@ pub fn verify_random(run: &RandomRun, mut listen: impl FnMut(RandomEvent<'_>) ->
     report
 }
 
-/// How the proofs of a network ended.
+/// How the checks of a network ended.
 enum Ended {
     /// At the last check that was asked for.
     Done,
@@ -141,8 +141,8 @@ enum Ended {
     Failed(TrainError),
 }
 
-/// Where the proofs themselves cannot be run, this is the check's name.
-const ERROR: &str = "the proofs can be run";
+/// Where the checks themselves cannot be run, this is the check's name.
+const ERROR: &str = "the checks can be run";
 
 /// A check that failed: its proof, its name, and what failed.
 type Failed = (Proof, String, String);
@@ -170,11 +170,11 @@ impl RandomRun {
     /// Verifies the network of a seed; false where it was asked to end.
     fn one(&self, seed: u64, report: &mut RandomReport, listen: Listener<'_>) -> bool {
         let preset = self.network(seed);
-        // What cannot even be compiled is found again by the proofs.
+        // What cannot even be compiled is found again by the checks.
         if let Ok(price) = price(&preset, &self.options(seed))
             && price.seconds > self.seconds
         {
-            return report.leave_out(seed, &format!("its proofs take about {:.0} s", price.seconds), listen);
+            return report.leave_out(seed, &format!("its checks take about {:.0} s", price.seconds), listen);
         }
         let mut checks = Vec::new();
         let time = Duration::from_secs_f64(self.seconds);
@@ -196,7 +196,7 @@ impl RandomRun {
                     return false;
                 }
             }
-            Ended::TooLong if failed.is_empty() => return report.leave_out(seed, "its proofs took too long", listen),
+            Ended::TooLong if failed.is_empty() => return report.leave_out(seed, "its checks took too long", listen),
             Ended::Failed(error) => failed.push((Proof::Plan, ERROR.into(), error.to_string())),
             Ended::TooLong | Ended::Done => {}
         }
@@ -246,7 +246,7 @@ impl RandomRun {
     fn smallest(&self, preset: &Preset, seed: u64, proof: Proof, name: &str, listen: Listener<'_>) -> (Preset, bool) {
         let (options, until) = (self.options(seed), Instant::now() + Duration::from_secs_f64(10.0 * self.seconds));
         let mut is_over = false;
-        // An error may come from any of the proofs.
+        // An error may come from any check.
         let proofs: &[Proof] = if name == ERROR { &Proof::ALL } else { &[proof] };
         let smallest = shrink(preset, |smaller| {
             let left = until.saturating_duration_since(Instant::now());
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_failure_is_made_as_small_as_its_check_allows() {
-        // Proofs that cannot be run, because a file is missing, fail for every network.
+        // Checks that cannot be run, because a file is missing, fail for every network.
         let wanted = |preset: &Preset| preset.layers.iter().any(|l| l.kind().type_name == "dense");
         let seed = (0..).find(|seed| wanted(&run(1).network(*seed))).unwrap();
         let preset = run(1).network(seed);

@@ -58,7 +58,7 @@ impl ReplayHarness<'_> {
         self.compared_with(resumed, &expected)
     }
 
-    /// As [`Self::uninterrupted`]. Proofs are of whole batches: where those of a run are not, a session of its own
+    /// As [`Self::uninterrupted`]. Checks use whole batches: where those of a run are not, a session of its own
     /// trains as a run does, as the resumed one will.
     fn uninterrupted_in_shapes(
         &mut self,

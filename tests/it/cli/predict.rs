@@ -75,16 +75,23 @@ fn texts_have_a_perplexity() {
     let (path, weights) = (at(&folder, "t.json"), at(&folder, "w.safetensors"));
     std::fs::write(&path, preset).unwrap();
     let message = succeed(&["train", &path, "--save", &weights]);
+    let trained = json(&["train", &path, "--json"]);
     assert!(message.contains(" %, perplexity ") && message.contains(", loss "), "{message}");
     let found = json(&["predict", &path, "--init", &weights, "--json"]);
     let of = |key: &str| found[key].as_f64().unwrap();
     assert!((of("perplexity") - of("loss").exp()).abs() < 1e-9 && of("perplexity") > 1.0, "{found}");
+    // The same samples have the same metrics as in the evaluation of the run.
+    let held_out = &trained["held_out"];
+    let loss = held_out["loss"].as_f64().unwrap();
+    assert!(of("exact") >= 0.0 && (of("loss") - loss).abs() < 1e-6 * loss, "{found} {held_out}");
+    assert_eq!((&found["exact"], &found["accuracy"]), (&held_out["exact"], &held_out["accuracy"]));
     assert!((of("bits_per_token") - of("perplexity").log2()).abs() < 1e-9, "{found}");
     let message = succeed(&["predict", &path, "--init", &weights]);
     assert!(message.contains(&format!("perplexity {:.2}, {:.3} bits a token", of("perplexity"), of("bits_per_token"))));
     // Nothing was predicted to be of these classes.
     succeed(&["train", "xor", "--steps", "5", "--save", &weights]);
-    assert!(json(&["predict", "xor", "--init", &weights, "--json"])["perplexity"].is_null());
+    let found = json(&["predict", "xor", "--init", &weights, "--json"]);
+    assert!(found["perplexity"].is_null() && found["exact"].is_null(), "{found}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::studio::commands::Selection;
 use crate::studio::view_models::measured::Measured;
 use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::related::Related;
 
 /// A recording that was chosen to be viewed.
@@ -19,6 +20,8 @@ pub struct RecordingOnScreen<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct PlanOnScreen<'a> {
     pub plan: Option<&'a PlanView>,
+    /// Whether the document can be trained, otherwise the reason.
+    pub readiness: Readiness,
     /// The revision of the document that it belongs to.
     pub revision: u64,
     /// The recording of the run whose plan this is, or will be.

@@ -3,6 +3,7 @@
 use crate::plan::BufferId;
 use crate::studio::commands::Weights;
 use crate::studio::view_models::plan::PlanView;
+use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::values::ShownValues;
 use crate::train::FirstBad;
 
@@ -14,6 +15,8 @@ pub struct ValuesView<'a> {
     pub is_looking: bool,
     /// True if the plan is that of the network before its mistakes.
     pub is_outdated: bool,
+    /// Whether the document can be trained, otherwise the reason.
+    pub readiness: Readiness,
     pub plan: Option<&'a PlanView>,
     /// The buffer that is shown, and the part of a flat vector.
     pub buffer: Option<BufferId>,

@@ -23,7 +23,7 @@ fn the_matrix_and_the_loss_equal_those_of_the_evaluation() {
     let (view, mut session) = asked("digits-mlp", |_| {});
     let found = session.evaluate().unwrap().unwrap();
     assert_eq!(view.quality.confusion, found.confusion);
-    assert!((view.quality.loss - found.loss).abs() < 1e-4 && view.quality.accuracy == found.accuracy, "{view}");
+    assert_eq!((view.quality.loss, view.quality.accuracy), (found.loss, found.accuracy), "{view}");
     assert!(view.to_string().starts_with("step 5, 360 held-out samples: loss "), "{view}");
     let wrong = view.rows.answered.iter().take_while(|a| a.truth != a.guess).count();
     assert!(wrong > 0 && view.rows.answered[wrong..].iter().all(|a| a.truth == a.guess));
@@ -38,8 +38,8 @@ fn the_matrix_and_the_loss_equal_those_of_the_evaluation() {
     assert_eq!((filters.pictures.len(), filters.total, filters.width), (96, 128, 8));
     let cell = view.of_cell(Some((3, 3)));
     assert_eq!(cell.len() as u32, view.quality.confusion[3][3]);
-    let recall = f64::from(view.quality.confusion[3][3]) / f64::from(view.quality.scores[3].samples);
-    assert_eq!(view.quality.scores[3].recall, Some(recall));
+    let recall = f64::from(view.quality.confusion[3][3]) / f64::from(view.quality.scores[3].rates.samples);
+    assert_eq!(view.quality.scores[3].rates.recall, Some(recall));
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn a_nan_output_is_never_correct() {
     view.rows.values.clear();
     view.rows.outputs = 1;
     let indices: Vec<u32> = (0..count as u32).collect();
-    view.take_binary(&indices, &vec![f32::NAN; count], &model);
+    view.take(&indices, &vec![f32::NAN; count], &model).unwrap();
     assert_eq!((view.quality.accuracy, view.rows.answered.len()), (Some(0.0), count));
     assert!(view.quality.loss.is_nan() && view.name(view.rows.answered[0].guess) == "?");
 }
