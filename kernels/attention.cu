@@ -3,8 +3,11 @@
 // computed in floats, whatever T is. Deterministic: separate blocks sum the gradient of queries and that of keys and
 // values, without atomics.
 
-// The samples, positions, heads of queries, and heads of keys and values of an attention: the numbers 0 to 3. A kernel is
-// compiled for all of them or for none.
+// Products that the compiler could fuse with a sum are written with the intrinsic that fuses or does not fuse them, so
+// that all members of a family round in the same places.
+
+// The samples, positions, heads of queries, and heads of keys and values of an attention: the numbers 0 to 3. A kernel
+// is compiled for all of them or for none.
 template <i64 BATCH, i64 LEN, i64 HEADS, i64 KV> struct AttentionSizes {
     static constexpr int batch = (int)BATCH, len = (int)LEN, heads = (int)HEADS, kv = (int)KV;
     __device__ __forceinline__ constexpr AttentionSizes() {}
@@ -61,6 +64,8 @@ struct Attend {
     DEV u32 threshold(const Args& a) { return (u32)Number<THRESHOLD, 4>(a); }
     // The factor of probabilities that are not dropped.
     DEV float kept(const Args& a) { return DROPS ? __uint_as_float((u32)Number<KEPT, 5>(a)) : 1.0f; }
+    // The gradient of a probability, times its dropout factor, less the sum over the row.
+    DEV float less(float d, float by, float sum) { return DROPS ? __fmaf_rn(d, by, -sum) : d - sum; }
     DEV u32 stream(const Args& a) { return (u32)Number<STREAM, 6>(a); }
     DEV int ty() { return threadIdx.x / 16; }
     DEV int tx() { return threadIdx.x % 16; }
@@ -90,8 +95,8 @@ struct Attend {
                     const float2 turn = angles[(i64)position * HALF + pair];
                     const T* at = from + (i64)position * step + pair;
                     const float u = to_float(at[0]), v = to_float(at[HALF]);
-                    x = u * turn.x - v * turn.y;
-                    y = v * turn.x + u * turn.y;
+                    x = __fmaf_rn(u, turn.x, -__fmul_rn(v, turn.y));
+                    y = __fmaf_rn(u, turn.y, __fmul_rn(v, turn.x));
                 }
                 to[row * ROW + pair] = x;
                 to[row * ROW + pair + HALF] = y;
@@ -224,8 +229,8 @@ struct Attend {
                 const float2 turn = angles[(i64)position * HALF + pair];
                 const float x = tile[row * ROW + pair], y = tile[row * ROW + pair + HALF];
                 T* at = to + (i64)position * size.packed() + pair;
-                at[0] = narrow<T>(x * turn.x + y * turn.y);
-                at[HALF] = narrow<T>(y * turn.x - x * turn.y);
+                at[0] = narrow<T>(__fmaf_rn(x, turn.x, __fmul_rn(y, turn.y)));
+                at[HALF] = narrow<T>(__fmaf_rn(y, turn.x, -__fmul_rn(x, turn.y)));
             }
         } else {
             float one[EACH];
@@ -336,7 +341,7 @@ template <class A> struct Attention {
                     added += term;
                     s[i][j] = term * by[j];
                 }
-                sum[i] = sum[i] * fade + row_total(added);
+                sum[i] = __fmaf_rn(sum[i], fade, row_total(added));
                 most[i] = now;
 #pragma unroll
                 for (int h = 0; h < A::HOLD; ++h) out[i][h] *= fade;
@@ -455,8 +460,8 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const bool seen = A::sees(size, query, first_key + A::tx() + 16 * j);
-                const float p = seen ? expf(s[i][j] * A::scale() - lse) : 0.0f;
-                d[i][j] = seen ? p * (d[i][j] * by[j] - sum) * A::scale() : 0.0f;
+                const float p = seen ? expf(__fmaf_rn(s[i][j], A::scale(), -lse)) : 0.0f;
+                d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale() : 0.0f;
                 s[i][j] = p * by[j];
             }
         }

@@ -63,8 +63,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             for (int j = 0; j < 4; ++j) {
                 const float2 by = angles[(i64)position * HALF + pair + j];
                 const float u = to_float(x.v[j]), v = to_float(y.v[j]);
-                x.v[j] = narrow<T>(u * by.x - v * by.y);
-                y.v[j] = narrow<T>(v * by.x + u * by.y);
+                x.v[j] = narrow<T>(__fmaf_rn(u, by.x, -__fmul_rn(v, by.y)));
+                y.v[j] = narrow<T>(__fmaf_rn(u, by.y, __fmul_rn(v, by.x)));
             }
             store(at, x);
             store(at + HALF, y);
@@ -231,7 +231,7 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
                     const int pair = col + j - (is_first ? 0 : HALF);
                     const float2 by = angles[(i64)position * HALF + pair];
                     const float other = rows[row * STAGED + pair + (is_first ? HALF : 0)];
-                    found = found * by.x + (is_first ? other : -other) * by.y;
+                    found = __fmaf_rn(found, by.x, __fmul_rn(is_first ? other : -other, by.y));
                 }
                 out.v[j] = narrow<T>(found);
             }
@@ -300,7 +300,7 @@ template <class M> struct AttentionMma {
                     s[j][2 * r + v] = A::DROPS && (bits >> v & 1) == 0 ? 0.0f : term;
                 }
             }
-            sum[r] = sum[r] * fade + added;
+            sum[r] = __fmaf_rn(sum[r], fade, added);
             most[r] = now;
 #pragma unroll
             for (int n = 0; n < M::NT; ++n) out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;
@@ -370,7 +370,7 @@ template <class M> struct AttentionMma {
             by[r] = A::kept(a) / sum[r];
             const int at = query + 8 * r;
             if (a.has(Slots::LSE) && M::t() == 0 && at < size.len)
-                a.at<float>(Slots::LSE)[(i64)of * size.len + at] = most[r] * A::scale() + logf(sum[r]);
+                a.at<float>(Slots::LSE)[(i64)of * size.len + at] = __fmaf_rn(most[r], A::scale(), logf(sum[r]));
         }
         T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * A::D;
         M::template put<false>(size, y, size.width(), top, out, by[0], by[1], (float*)smem, angles);
@@ -460,7 +460,7 @@ template <class M> struct AttentionMmaBwd {
                     by = is_kept ? A::kept(a) : 0.0f;
                     weight = is_kept ? p : 0.0f;
                 }
-                d[j][v] = p * A::scale() * (d[j][v] * by - less[query]);
+                d[j][v] = p * A::scale() * A::less(d[j][v], by, less[query]);
                 s[j][v] = weight;
             }
         }

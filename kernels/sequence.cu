@@ -37,8 +37,8 @@ struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
 // dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token is that row.
 // Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It scans all
 // tokens, 256 at a time, and lists those that are equal to its row; LANES groups of threads share the list, and their
-// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table. ROWS, VOCAB and UNITS are
-// the numbers 0 to 2.
+// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table. ROWS, VOCAB and UNITS
+// are the numbers 0 to 2.
 template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
     using Slots = slots::embedding_bwd;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
