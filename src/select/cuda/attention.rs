@@ -250,14 +250,20 @@ mod tests {
         };
         let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, ANY, ANY, ANY, 64>";
         let numbers = vec![2, 70, 4, 2, 1 << 31, 0x4000_0000, 3];
-        assert_eq!(general(g, false), [
-            (format!("Attention<{shape}>"), numbers.clone()),
-            (format!("AttentionMma<AttendMma<{shape}, 4, 64, 2>>"), numbers.clone()),
-        ]);
-        assert_eq!(general(g, true), [
-            (format!("AttentionBwd<{shape}, true>"), numbers.clone()),
-            (format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"), numbers),
-        ]);
+        assert_eq!(
+            general(g, false),
+            [
+                (format!("Attention<{shape}>"), numbers.clone()),
+                (format!("AttentionMma<AttendMma<{shape}, 4, 64, 2>>"), numbers.clone()),
+            ]
+        );
+        assert_eq!(
+            general(g, true),
+            [
+                (format!("AttentionBwd<{shape}, true>"), numbers.clone()),
+                (format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"), numbers),
+            ]
+        );
         // Without dropout, and with more tiles than a gradient in one phase has.
         let long = AttentionGeometry { positions: 257, dropout: Scalar::new(0.0), ..g };
         let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, 0u, 0u, 0u, 64>";

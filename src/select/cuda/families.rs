@@ -48,8 +48,7 @@ const ROWS: &str = "type, vectors";
 const TABLE: &[&str] = &["rows", "vocabulary", "units"];
 /// What general members of attention are compiled for, and what they read.
 const ATTEND: &str = "type, features of a head, causal or not, rotary or not, dropout or not, tiles";
-const SAMPLES: &[&str] =
-    &["samples", "positions", "heads", "heads of keys and values", "threshold", "scale", "stream"];
+const SAMPLES: &[&str] = &["samples", "positions", "heads", "heads of keys and values", "threshold", "scale", "stream"];
 /// What general members of concatenations read: zeros for values that are missing.
 const WIDTHS: &[&str] = &[
     "rows",

@@ -157,9 +157,12 @@ mod tests {
         let added = OpKind::AddSinusoids(ops::AddSinusoids { n: 3, positions: 7, cols: 10 });
         assert_eq!(generals(&added, Real::F16), [("AddSinusoids<f16, ANY, ANY, ANY>".into(), vec![3, 7, 10])]);
         let op = ops::EmbeddingBwd { rows: 16_384, vocab: 50_304, units: 768, accumulate: true };
-        assert_eq!(generals(&OpKind::EmbeddingBwd(op), Real::Bf16), [
-            ("EmbeddingBwd<bf16, ANY, ANY, ANY, 8, true>".into(), vec![16_384, 50_304, 768]),
-            ("EmbeddingBwdRows<bf16, ANY, ANY, ANY, 8, 16, true, 12288>".into(), vec![16_384, 50_304, 768]),
-        ]);
+        assert_eq!(
+            generals(&OpKind::EmbeddingBwd(op), Real::Bf16),
+            [
+                ("EmbeddingBwd<bf16, ANY, ANY, ANY, 8, true>".into(), vec![16_384, 50_304, 768]),
+                ("EmbeddingBwdRows<bf16, ANY, ANY, ANY, 8, 16, true, 12288>".into(), vec![16_384, 50_304, 768]),
+            ]
+        );
     }
 }
