@@ -49,7 +49,8 @@ pub const ATTENDING: &str = r#"{"version": 1, "name": "attending",
     {"type": "residual", "layers": [{"type": "rms_norm"}, {"type": "attention", "heads": 4, "dropout": 0.5}]},
     {"type": "residual", "layers": [{"type": "rms_norm"}, {"type": "attention", "heads": 8, "causal": true}]},
     {"type": "dense", "units": 128}],
-    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}, "data": {"type": "source"}}"#;
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
+    "data": {"type": "source"}}"#;
 
 /// Small layers over many rows, whose gradients are gathered and whose rows are normalised by
 /// products, with learned positions and heads of one tile.
