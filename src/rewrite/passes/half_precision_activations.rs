@@ -30,11 +30,48 @@ fn homes(program: &Program) -> Vec<bool> {
             if let Some(id) = arg
                 && op.kind.is_activation(slot)
                 && matches!(program.value(*id).dtype, DType::F32 | DType::F64)
-                && program.value(*id).param.is_none()
+                && !is_of_parameter(program, *id)
             {
                 homes[program.root(*id).0.0 as usize] = true;
             }
         }
     }
     homes
+}
+
+/// Whether a value, or one that contains it, belongs to a parameter: for example the part of a gradient that is set to
+/// zero, because no sample has its positions.
+fn is_of_parameter(program: &Program, id: LValueId) -> bool {
+    let mut next = Some(id);
+    while let Some(id) = next {
+        let value = program.value(id);
+        if value.param.is_some() {
+            return true;
+        }
+        next = value.alias.map(|alias| alias.of);
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Precision;
+    use crate::ops::OpKind;
+    use crate::rewrite::sample::{of_tokens, on_gpu};
+
+    #[test]
+    fn gradients_of_parameters_stay_in_single_precision_where_they_are_set_to_zero() {
+        let layers = r#"{"type": "position"}, {"type": "dense", "units": 8}"#;
+        let short = of_tokens(layers, "adam", [2, 6]).with_length(4).unwrap();
+        for precision in [Precision::Bf16, Precision::F16] {
+            let program = on_gpu(&short, precision);
+            let grads = program.find("grads").unwrap();
+            let is_unused = |id: &LValueId| program.root(*id).0 == grads;
+            let fills = program.ops.iter().filter(|op| matches!(op.kind, OpKind::Fill(_)));
+            let unused: Vec<LValueId> = fills.filter_map(|op| op.arg("y")).filter(is_unused).collect();
+            let [unused] = unused[..] else { panic!("{precision:?}: {unused:?}") };
+            assert_eq!([grads, unused].map(|id| program.value(id).dtype), [DType::F32; 2], "{precision:?}");
+        }
+    }
 }
