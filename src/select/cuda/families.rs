@@ -110,7 +110,12 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "Multiply", ARRAY, &["length"]),
     family(Elementwise, "Scale", ARRAY, &["length", "factor"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
-    family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
+    family(
+        Elementwise,
+        "BiasGrad",
+        "type, sum or total, one phase or two, vectors, whether columns stay zero",
+        &["rows", "columns", "chunks", "first zero", "end of zeros"],
+    ),
     family(Elementwise, "Transpose", "type, vectors, two classes of size", &["samples", "rows", "columns"]),
     family(Elementwise, "Dropout", "type", &["length", "threshold", "scale", "stream"]),
     family(Elementwise, "DropoutBwd", ARRAY, &["length", "scale"]),
