@@ -3,8 +3,8 @@
 // computed in floats, whatever T is. Deterministic: separate blocks sum the gradient of queries and that of keys and
 // values, without atomics.
 
-// Products that the compiler could fuse with a sum are written with the intrinsic that fuses or does not fuse them, so
-// that all members of a family round in the same places.
+// Products and sums that the compiler might fuse in some members of a family and not in others are written with
+// intrinsics, so that all members round in the same places.
 
 // The samples, positions, heads of queries, and heads of keys and values of an attention: the numbers 0 to 3. A kernel
 // is compiled for all of them or for none.
@@ -341,7 +341,7 @@ template <class A> struct Attention {
                     added += term;
                     s[i][j] = term * by[j];
                 }
-                sum[i] = __fmaf_rn(sum[i], fade, row_total(added));
+                sum[i] = sum[i] * fade + row_total(added);
                 most[i] = now;
 #pragma unroll
                 for (int h = 0; h < A::HOLD; ++h) out[i][h] *= fade;
@@ -460,7 +460,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const bool seen = A::sees(size, query, first_key + A::tx() + 16 * j);
-                const float p = seen ? expf(__fmaf_rn(s[i][j], A::scale(), -lse)) : 0.0f;
+                const float p = seen ? expf(s[i][j] * A::scale() - lse) : 0.0f;
                 d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale() : 0.0f;
                 s[i][j] = p * by[j];
             }

@@ -300,7 +300,7 @@ template <class M> struct AttentionMma {
                     s[j][2 * r + v] = A::DROPS && (bits >> v & 1) == 0 ? 0.0f : term;
                 }
             }
-            sum[r] = __fmaf_rn(sum[r], fade, added);
+            sum[r] = sum[r] * fade + added;
             most[r] = now;
 #pragma unroll
             for (int n = 0; n < M::NT; ++n) out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;
