@@ -11,9 +11,9 @@
 template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     using A = A_;
     using T = typename A::T;
-    static constexpr int LEN = A::LEN, D = A::D, WARPS = WARPS_, STREAM = STREAM_, BUFFERS = BUFFERS_;
+    using Sizes = typename A::Sizes;
+    static constexpr int D = A::D, WARPS = WARPS_, STREAM = STREAM_, BUFFERS = BUFFERS_;
     static constexpr int THREADS = 32 * WARPS, OWN = 16 * WARPS;
-    static constexpr int OWN_TILES = ceil_div(LEN, OWN), STREAM_TILES = ceil_div(LEN, STREAM);
     // Elements of 16 bytes, and features of one matrix instruction.
     static constexpr bool IS_TF32 = sizeof(T) == 4;
     static constexpr int E = 16 / (int)sizeof(T), KS = 2 * E, STEPS = ceil_div(D, KS), DP = STEPS * KS, PITCH = DP + E;
@@ -27,7 +27,6 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     static constexpr int MASK_BYTES = A::DROPS ? OWN * STREAM / 8 : 0;
     // Floats of a row of a result that is stored through shared memory.
     static constexpr int STAGED = DP + 8;
-    static constexpr int ANGLE_BLOCKS = ceil_div(A::ANGLES, THREADS);
     static_assert(D % 8 == 0 && (OWN % STREAM == 0 || STREAM % OWN == 0), "groups of features, tiles that line up");
     static_assert(OWN <= 64 && STREAM <= 64, "a tile has keys of one group of random numbers");
 
@@ -39,33 +38,33 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     // The factor that turns products into exponents of two: the scale divided by ln 2.
     DEV float to_exponents() { return A::scale() * 1.44269504f; }
 
-    // Starts to copy ROWS rows from position `first` on, of rows with a stride of STEP elements; zeros for positions
+    // Starts to copy ROWS rows from position `first` on, of rows with a stride of `step` elements; zeros for positions
     // beyond the last.
-    template <int ROWS, int STEP> DEV void fetch(T* to, const T* from, int first) {
+    template <int ROWS> DEV void fetch(Sizes size, T* to, const T* from, int step, int first) {
         constexpr int ACROSS = DP / E;
 #pragma unroll
         for (int i = 0; i < ceil_div(ROWS * ACROSS, THREADS); ++i) {
             const int index = threadIdx.x + i * THREADS, row = index / ACROSS, col = index % ACROSS * E;
             if (ROWS * ACROSS % THREADS != 0 && row >= ROWS) break;
-            const bool valid = first + row < LEN && (D == DP || col < D);
-            copy_async<16>(to + row * PITCH + col, valid ? from + (i64)(first + row) * STEP + col : from, valid);
+            const bool valid = first + row < size.len && (D == DP || col < D);
+            copy_async<16>(to + row * PITCH + col, valid ? from + (i64)(first + row) * step + col : from, valid);
         }
     }
 
     // Rotates the pairs of ROWS rows of shared memory by their angles.
-    template <int ROWS> DEV void turn(T* tile, int first, const float2* angles) {
+    template <int ROWS> DEV void turn(Sizes size, T* tile, int first, const float2* angles) {
         constexpr int HALF = D / 2, GROUPS = HALF / 4;
         for (int i = threadIdx.x; i < ROWS * GROUPS; i += THREADS) {
             const int row = i / GROUPS, pair = i % GROUPS * 4, position = first + row;
-            if (position >= LEN) break;
+            if (position >= size.len) break;
             T* at = tile + row * PITCH + pair;
             Vec<T, 4> x = load<T, 4>(at), y = load<T, 4>(at + HALF);
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const float2 by = angles[(i64)position * HALF + pair + j];
                 const float u = to_float(x.v[j]), v = to_float(y.v[j]);
-                x.v[j] = narrow<T>(u * by.x - v * by.y);
-                y.v[j] = narrow<T>(v * by.x + u * by.y);
+                x.v[j] = narrow<T>(__fmaf_rn(u, by.x, -__fmul_rn(v, by.y)));
+                y.v[j] = narrow<T>(__fmaf_rn(u, by.y, __fmul_rn(v, by.x)));
             }
             store(at, x);
             store(at + HALF, y);
@@ -74,31 +73,33 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
     // Starts the copies of the first streamed rows and waits for those of the block's own rows, which were started
     // before; with rotary embedding, the own rows are rotated.
     template <bool TURNED, class Start>
-    DEV void begin_own(T* own, int first, const float2* angles, const Start& start) {
+    DEV void begin_own(Sizes size, T* own, int first, const float2* angles, const Start& start) {
         copy_commit();
         start(0);
         copy_wait<1>();
         __syncthreads();
         if constexpr (TURNED) {
-            turn<OWN>(own, first, angles);
+            turn<OWN>(size, own, first, angles);
             __syncthreads();
         }
     }
 
     // The dropout mask of a tile, from position `first_key` on; `row` is the number of its first query among those of
     // all samples and heads. A query has a byte for every eight keys.
-    template <int QUERIES, int KEYS> DEV void draw(u8* mask, const i64* counter, i64 row, int first_key) {
-        constexpr int GROUPS = ceil_div(LEN, 64), BYTES = KEYS / 8;
+    template <int QUERIES, int KEYS>
+    DEV void draw(const Args& a, Sizes size, u8* mask, const i64* counter, i64 row, int first_key) {
+        constexpr int BYTES = KEYS / 8;
+        const int groups = size.tiles_of(64);
         const int before = first_key % 64 / 16;
         for (int i = threadIdx.x; i < 2 * QUERIES; i += THREADS) {
             const int query = i / 2, part = i % 2;
-            const u32 block = (u32)(16 * ((row + query) * GROUPS + first_key / 64) + 8 * part);
+            const u32 block = (u32)(16 * ((row + query) * groups + first_key / 64) + 8 * part);
             u32 kept[4] = {0, 0, 0, 0};
 #pragma unroll 1
             for (int k = 0; k < 8; ++k) {
-                const Words words = dropout_words(counter[0], A::STREAM_ID, counter[1], block + k);
+                const Words words = dropout_words(counter[0], A::stream(a), counter[1], block + k);
 #pragma unroll
-                for (int j = 0; j < 4; ++j) kept[j] |= (words.w[j] >= A::DROP_BELOW ? 1u : 0u) << k;
+                for (int j = 0; j < 4; ++j) kept[j] |= (words.w[j] >= A::threshold(a) ? 1u : 0u) << k;
             }
 #pragma unroll
             for (int j = 0; j < 4; ++j)
@@ -199,11 +200,12 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         }
     }
 
-    // Writes the warp's 16 rows from position `first` on, through shared memory that no other warp uses; the upper and
-    // the lower eight rows are multiplied by a factor each. TURNED: pairs are rotated back.
-    template <int STEP, bool TURNED>
-    DEV void put(T* to, int first, const float (&f)[NT][4], float upper, float lower, float* stage,
-        const float2* angles) {
+    // Writes the warp's 16 rows from position `first` on, through shared memory that no other warp uses, to rows with a
+    // stride of `step` elements; the upper and the lower eight rows are multiplied by a factor each. TURNED: pairs are
+    // rotated back.
+    template <bool TURNED>
+    DEV void put(Sizes size, T* to, int step, int first, const float (&f)[NT][4], float upper, float lower,
+        float* stage, const float2* angles) {
         float* rows = stage + 16 * warp() * STAGED;
         __syncwarp();
 #pragma unroll
@@ -216,7 +218,7 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
         constexpr int ACROSS = D / E, HALF = D / 2;
         for (int i = lane(); i < 16 * ACROSS; i += 32) {
             const int row = i / ACROSS, col = i % ACROSS * E, position = first + row;
-            if (position >= LEN) break;
+            if (position >= size.len) break;
             Vec<float, 4> staged[E / 4];
 #pragma unroll
             for (int j = 0; j < E / 4; ++j) staged[j] = load<float, 4>(rows + row * STAGED + col + 4 * j);
@@ -229,11 +231,11 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
                     const int pair = col + j - (is_first ? 0 : HALF);
                     const float2 by = angles[(i64)position * HALF + pair];
                     const float other = rows[row * STAGED + pair + (is_first ? HALF : 0)];
-                    found = found * by.x + (is_first ? other : -other) * by.y;
+                    found = __fmaf_rn(found, by.x, __fmul_rn(is_first ? other : -other, by.y));
                 }
                 out.v[j] = narrow<T>(found);
             }
-            store(to + (i64)position * STEP + col, out);
+            store(to + (i64)position * step + col, out);
         }
     }
 };
@@ -246,23 +248,27 @@ template <class M> struct AttentionMma {
     static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = M::THREADS, NS = M::STREAM / 8;
     // Limits registers so that sixteen warps fit a multiprocessor, as long as no registers spill.
     static constexpr int MIN_BLOCKS = !M::IS_TF32 && M::NT <= 8 ? 16 / M::WARPS : 0;
-    static constexpr i64 WORK = 8 * A::ANGLES;
-    static constexpr int blocks(int phase) {
-        return A::ROTARY && phase == 0 ? M::ANGLE_BLOCKS : A::BATCH * A::HEADS * M::OWN_TILES;
+    using Sizes = typename A::Sizes;
+    static constexpr i64 WORK = 8 * Sizes().angles();
+    static constexpr int blocks_of(Sizes size, int phase) {
+        return A::ROTARY && phase == 0 ? size.angle_blocks(THREADS) : size.batch * size.heads * size.tiles_of(M::OWN);
     }
+    static constexpr int blocks(int phase) { return blocks_of(Sizes(), phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of(Sizes(a), phase); }
     static constexpr int smem(int phase) {
         return A::ROTARY && phase == 0 ? 0 : M::OWN_BYTES + 2 * M::STREAM_BYTES + M::MASK_BYTES;
     }
     static_assert(4 * M::OWN * M::STAGED <= M::OWN_BYTES + 2 * M::STREAM_BYTES, "results are staged in the tiles");
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        if constexpr (PHASE + 1 < PHASES) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
-        else attend(a, block, smem);
+        const Sizes size(a);
+        if constexpr (PHASE + 1 < PHASES) A::template write_angles<THREADS>(size, a.at<float2>(Slots::WORK), block);
+        else attend(a, size, block, smem);
     }
 
     // The softmax of a tile of products, which it replaces by the weights. If the row maximum grows, `out` and `sum`
     // are rescaled. `first_key` and `query` are the first ones of this lane, `kept` its first bits of the dropout mask.
-    DEV void soften(float (&s)[NS][4], float (&most)[2], float (&sum)[2], float (&out)[M::NT][4], bool is_whole,
-        int query, int first_key, const u8* kept) {
+    DEV void soften(Sizes size, float (&s)[NS][4], float (&most)[2], float (&sum)[2], float (&out)[M::NT][4],
+        bool is_whole, int query, int first_key, const u8* kept) {
         if (!is_whole) {
 #pragma unroll
             for (int j = 0; j < NS; ++j) {
@@ -271,7 +277,7 @@ template <class M> struct AttentionMma {
                     const int key = first_key + 8 * j + v % 2;
                     // Queries beyond the last position attend to existing keys, so that none of their values is
                     // infinite.
-                    if (key >= A::LEN || (A::CAUSAL && key > query + v / 2 * 8)) s[j][v] = __int_as_float(0xff800000);
+                    if (key >= size.len || (A::CAUSAL && key > query + v / 2 * 8)) s[j][v] = __int_as_float(0xff800000);
                 }
             }
         }
@@ -301,23 +307,24 @@ template <class M> struct AttentionMma {
         }
     }
 
-    static __device__ __forceinline__ void attend(const Args& a, int block, char* smem) {
+    static __device__ __forceinline__ void attend(const Args& a, Sizes size, int block, char* smem) {
+        const int tiles = size.tiles_of(M::OWN), step = size.packed();
         // Late queries attend to the most keys and are processed first.
-        const int tile = M::OWN_TILES - 1 - block % M::OWN_TILES, of = block / M::OWN_TILES, head = of % A::HEADS;
-        const int sample = of / A::HEADS, kv = head / A::GROUP, first = tile * M::OWN;
-        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
+        const int tile = tiles - 1 - block % tiles, of = block / tiles, head = of % size.heads;
+        const int sample = of / size.heads, kv = head / size.group(), first = tile * M::OWN;
+        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * size.len * step;
         const float2* angles = a.at<float2>(Slots::WORK);
         T *q = (T*)smem, *k = q + M::OWN * M::PITCH, *v = k + M::BUFFERS * M::STREAM_TILE;
         u8* mask = (u8*)(v + M::BUFFERS * M::STREAM_TILE);
         const auto start = [&](int turn) {
             const int buffer = turn % M::BUFFERS * M::STREAM_TILE;
-            M::template fetch<M::STREAM, A::PACKED>(k + buffer, qkv + (A::HEADS + kv) * A::D, turn * M::STREAM);
-            M::template fetch<M::STREAM, A::PACKED>(
-                v + buffer, qkv + (A::HEADS + A::KV + kv) * A::D, turn * M::STREAM);
+            M::template fetch<M::STREAM>(size, k + buffer, qkv + (size.heads + kv) * A::D, step, turn * M::STREAM);
+            M::template fetch<M::STREAM>(
+                size, v + buffer, qkv + (size.heads + size.kv + kv) * A::D, step, turn * M::STREAM);
             copy_commit();
         };
-        M::template fetch<M::OWN, A::PACKED>(q, qkv + head * A::D, first);
-        M::template begin_own<A::ROTARY>(q, first, angles, start);
+        M::template fetch<M::OWN>(size, q, qkv + head * A::D, step, first);
+        M::template begin_own<A::ROTARY>(size, q, first, angles, start);
         const T* own = q + 16 * M::warp() * M::PITCH;
         u32 held[M::HELD][4];
         M::hold(held, own);
@@ -325,7 +332,8 @@ template <class M> struct AttentionMma {
         most[0] = most[1] = __int_as_float(0xff800000);
         M::clear(out);
         const int top = first + 16 * M::warp(), query = top + M::g();
-        const int past = A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), M::STREAM_TILES) : M::STREAM_TILES;
+        const int all = size.tiles_of(M::STREAM);
+        const int past = A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), all) : all;
 #pragma unroll 1
         for (int turn = 0; turn < past; ++turn) {
             const int first_key = turn * M::STREAM;
@@ -334,17 +342,17 @@ template <class M> struct AttentionMma {
             // The copies of all threads are complete, and no thread still reads the buffer that is filled next.
             __syncthreads();
             if (M::BUFFERS > 1 && turn + 1 < past) start(turn + 1);
-            if constexpr (A::ROTARY) M::template turn<M::STREAM>(keys, first_key, angles);
+            if constexpr (A::ROTARY) M::template turn<M::STREAM>(size, keys, first_key, angles);
             if constexpr (A::DROPS)
                 M::template draw<M::OWN, M::STREAM>(
-                    mask, a.at<i64>(Slots::COUNTER), (i64)of * A::LEN + first, first_key);
+                    a, size, mask, a.at<i64>(Slots::COUNTER), (i64)of * size.len + first, first_key);
             if constexpr (A::ROTARY || A::DROPS) __syncthreads();
             if (!A::CAUSAL || first_key < top + 16) {
                 float s[NS][4];
                 M::products(s, held, own, keys);
                 const bool is_whole =
-                    first_key + M::STREAM <= A::LEN && (!A::CAUSAL || first_key + M::STREAM <= top + 1);
-                soften(s, most, sum, out, is_whole, query, first_key + 2 * M::t(),
+                    first_key + M::STREAM <= size.len && (!A::CAUSAL || first_key + M::STREAM <= top + 1);
+                soften(size, s, most, sum, out, is_whole, query, first_key + 2 * M::t(),
                     mask + (16 * M::warp() + M::g()) * (M::STREAM / 8));
                 M::add_products(out, s, values);
             }
@@ -359,13 +367,13 @@ template <class M> struct AttentionMma {
         for (int r = 0; r < 2; ++r) {
             sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 1);
             sum[r] += __shfl_xor_sync(0xffffffffu, sum[r], 2);
-            by[r] = A::kept() / sum[r];
+            by[r] = A::kept(a) / sum[r];
             const int at = query + 8 * r;
-            if (a.has(Slots::LSE) && M::t() == 0 && at < A::LEN)
-                a.at<float>(Slots::LSE)[(i64)of * A::LEN + at] = most[r] * A::scale() + logf(sum[r]);
+            if (a.has(Slots::LSE) && M::t() == 0 && at < size.len)
+                a.at<float>(Slots::LSE)[(i64)of * size.len + at] = __fmaf_rn(most[r], A::scale(), logf(sum[r]));
         }
-        T* y = a.at<T>(Slots::Y) + (i64)sample * A::LEN * A::WIDTH + head * A::D;
-        M::template put<A::WIDTH, false>(y, top, out, by[0], by[1], (float*)smem, angles);
+        T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * A::D;
+        M::template put<false>(size, y, size.width(), top, out, by[0], by[1], (float*)smem, angles);
     }
 };
 
@@ -378,51 +386,59 @@ template <class M> struct AttentionMmaBwd {
     using T = typename A::T;
     // Streamed positions that are processed at a time.
     static constexpr int SUB = 32, NS = SUB / 8;
+    using Sizes = typename A::Sizes;
     static constexpr int PHASES = 2, THREADS = M::THREADS, E = M::E;
     static constexpr int LANES = A::D / E <= 1 ? 1 : A::D / E <= 2 ? 2 : A::D / E <= 4 ? 4 : A::D / E <= 8 ? 8
         : A::D / E <= 16 ? 16 : 32;
-    static constexpr int ROWS = A::BATCH * A::HEADS * A::LEN, SUM_BLOCKS = ceil_div(ROWS, THREADS / LANES);
-    static constexpr int KEY_BLOCKS = A::BATCH * A::KV * M::OWN_TILES;
-    static constexpr i64 WORK = 8 * A::ANGLES + 4ll * ROWS;
+    static constexpr i64 WORK = 8 * Sizes().angles() + 4ll * Sizes().rows();
     // Bytes of two floats for each streamed query.
     static constexpr int QUERY_BYTES = M::BUFFERS * 2 * M::STREAM * 4;
-    static constexpr int blocks(int phase) {
-        return phase == 0 ? M::ANGLE_BLOCKS + SUM_BLOCKS : KEY_BLOCKS + A::BATCH * A::HEADS * M::OWN_TILES;
+    static constexpr int angle_blocks(Sizes size) { return size.angle_blocks(THREADS); }
+    static constexpr int key_blocks(Sizes size) { return size.batch * size.kv * size.tiles_of(M::OWN); }
+    static constexpr int blocks_of(Sizes size, int phase) {
+        if (phase == 0) return angle_blocks(size) + ceil_div(size.rows(), THREADS / LANES);
+        return key_blocks(size) + size.batch * size.heads * size.tiles_of(M::OWN);
     }
+    static constexpr int blocks(int phase) { return blocks_of(Sizes(), phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of(Sizes(a), phase); }
     static constexpr int smem(int phase) {
         return phase == 0 ? 0 : 2 * M::OWN_BYTES + 2 * M::STREAM_BYTES + QUERY_BYTES + M::MASK_BYTES;
     }
     static_assert(M::STREAM % SUB == 0, "whole parts of tiles");
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const Sizes size(a);
         if constexpr (PHASE == 0) {
-            if (block < M::ANGLE_BLOCKS) A::template write_angles<THREADS>(a.at<float2>(Slots::WORK), block);
-            else add_rows(a, block - M::ANGLE_BLOCKS);
-        } else if (block < KEY_BLOCKS) differentiate<true>(a, block, smem);
-        else differentiate<false>(a, block - KEY_BLOCKS, smem);
+            const int before = angle_blocks(size);
+            if (block < before) A::template write_angles<THREADS>(size, a.at<float2>(Slots::WORK), block);
+            else add_rows(a, size, block - before);
+        } else if (block < key_blocks(size)) differentiate<true>(a, size, block, smem);
+        else differentiate<false>(a, size, block - key_blocks(size), smem);
     }
 
-    DEV float* row_sums(const Args& a) { return (float*)(a.at<float2>(Slots::WORK) + A::ANGLES); }
+    DEV float* row_sums(const Args& a, Sizes size) {
+        return (float*)(a.at<float2>(Slots::WORK) + size.angles());
+    }
     // LANES lanes add up a row of dy y.
-    DEV void add_rows(const Args& a, int block) {
+    DEV void add_rows(const Args& a, Sizes size, int block) {
         const int row = block * (THREADS / LANES) + threadIdx.x / LANES, col = threadIdx.x % LANES * E;
         float sum = 0.0f;
-        if (row < ROWS && col < A::D) {
-            const int of = row / A::LEN, position = row % A::LEN;
-            const i64 at = ((i64)(of / A::HEADS) * A::LEN + position) * A::WIDTH + of % A::HEADS * A::D + col;
+        if (row < size.rows() && col < A::D) {
+            const int of = row / size.len, position = row % size.len;
+            const i64 at = ((i64)(of / size.heads) * size.len + position) * size.width() + of % size.heads * A::D + col;
             const Vec<T, E> dy = load<T, E>(a.at<T>(Slots::DY) + at), y = load<T, E>(a.at<T>(Slots::Y) + at);
 #pragma unroll
             for (int i = 0; i < E; ++i) sum += to_float(dy.v[i]) * to_float(y.v[i]);
         }
         sum = warp_reduce<Sum, LANES>(sum);
-        if (row < ROWS && col == 0) row_sums(a)[row] = sum;
+        if (row < size.rows() && col == 0) row_sums(a, size)[row] = sum;
     }
 
     // Replaces the products for the scores in `s` by the weights of the values, and those for the gradients of the
     // weights in `d` by the gradient of the unscaled scores. `lse` (base 2) and `sums` (of dy y) belong to the queries
     // of a lane: its rows, or, if KEYS, its columns, which are in shared memory.
     template <bool KEYS>
-    DEV void weigh(float (&s)[NS][4], float (&d)[NS][4], const float (&lse)[2], const float (&sums)[2],
+    DEV void weigh(const Args& a, float (&s)[NS][4], float (&d)[NS][4], const float (&lse)[2], const float (&sums)[2],
         const float* queries, const u8* kept) {
 #pragma unroll
         for (int j = 0; j < NS; ++j) {
@@ -441,56 +457,58 @@ template <class M> struct AttentionMmaBwd {
                 if constexpr (A::DROPS) {
                     const bool is_kept = KEYS ? kept[(8 * j + v % 2) * (M::OWN / 8) + v / 2] >> M::g() & 1
                                               : kept[v / 2 * M::STREAM + j] >> (2 * M::t() + v % 2) & 1;
-                    by = is_kept ? A::kept() : 0.0f;
+                    by = is_kept ? A::kept(a) : 0.0f;
                     weight = is_kept ? p : 0.0f;
                 }
-                d[j][v] = p * A::scale() * (d[j][v] * by - less[query]);
+                d[j][v] = p * A::scale() * A::less(d[j][v], by, less[query]);
                 s[j][v] = weight;
             }
         }
     }
 
-    template <bool KEYS> static __device__ __forceinline__ void differentiate(const Args& a, int block, char* smem) {
+    template <bool KEYS>
+    static __device__ __forceinline__ void differentiate(const Args& a, Sizes size, int block, char* smem) {
+        const int tiles = size.tiles_of(M::OWN), heads = KEYS ? size.kv : size.heads, group = size.group();
+        const int packed = size.packed(), width = size.width();
         // Tiles that stream the most positions are processed first: early keys, late queries.
-        constexpr int TILES = M::OWN_TILES, HEADS = KEYS ? A::KV : A::HEADS;
-        const int tile = KEYS ? block % TILES : TILES - 1 - block % TILES, own_head = block / TILES % HEADS;
-        const int sample = block / TILES / HEADS, kv = KEYS ? own_head : own_head / A::GROUP, first = tile * M::OWN;
-        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * A::LEN * A::PACKED;
-        const T* dy = a.at<T>(Slots::DY) + (i64)sample * A::LEN * A::WIDTH;
-        const T *keys = qkv + (A::HEADS + kv) * A::D, *values = keys + A::KV * A::D;
+        const int tile = KEYS ? block % tiles : tiles - 1 - block % tiles, own_head = block / tiles % heads;
+        const int sample = block / tiles / heads, kv = KEYS ? own_head : own_head / group, first = tile * M::OWN;
+        const T* qkv = a.at<T>(Slots::QKV) + (i64)sample * size.len * packed;
+        const T* dy = a.at<T>(Slots::DY) + (i64)sample * size.len * width;
+        const T *keys = qkv + (size.heads + kv) * A::D, *values = keys + size.kv * A::D;
         const float2* angles = a.at<float2>(Slots::WORK);
         T *x1 = (T*)smem, *x2 = x1 + M::OWN * M::PITCH, *y1 = x2 + M::OWN * M::PITCH,
           *y2 = y1 + M::BUFFERS * M::STREAM_TILE;
         float* queries = (float*)(y2 + M::BUFFERS * M::STREAM_TILE);
         u8* mask = (u8*)(queries + QUERY_BYTES / 4);
         const int begin_tile = KEYS && A::CAUSAL ? first / M::STREAM : 0;
-        const int end_tile =
-            !KEYS && A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), M::STREAM_TILES) : M::STREAM_TILES;
-        const int each = end_tile - begin_tile, turns = KEYS ? A::GROUP * each : each;
-        const auto head_of = [&](int turn) { return KEYS ? kv * A::GROUP + turn / each : own_head; };
+        const int all = size.tiles_of(M::STREAM);
+        const int end_tile = !KEYS && A::CAUSAL ? min_i(ceil_div(first + M::OWN, M::STREAM), all) : all;
+        const int each = end_tile - begin_tile, turns = KEYS ? group * each : each;
+        const auto head_of = [&](int turn) { return KEYS ? kv * group + turn / each : own_head; };
         const auto streamed = [&](int turn) { return (begin_tile + turn % each) * M::STREAM; };
         const auto start = [&](int turn) {
             const int at = turn % M::BUFFERS, buffer = at * M::STREAM_TILE, from = streamed(turn), head = head_of(turn);
             if constexpr (KEYS) {
-                M::template fetch<M::STREAM, A::PACKED>(y1 + buffer, qkv + head * A::D, from);
-                M::template fetch<M::STREAM, A::WIDTH>(y2 + buffer, dy + head * A::D, from);
+                M::template fetch<M::STREAM>(size, y1 + buffer, qkv + head * A::D, packed, from);
+                M::template fetch<M::STREAM>(size, y2 + buffer, dy + head * A::D, width, from);
                 for (int i = threadIdx.x; i < 2 * M::STREAM; i += THREADS) {
-                    const float* of = i < M::STREAM ? a.at<float>(Slots::LSE) : row_sums(a);
+                    const float* of = i < M::STREAM ? a.at<float>(Slots::LSE) : row_sums(a, size);
                     const int query = from + i % M::STREAM;
-                    const bool valid = query < A::LEN;
-                    const i64 row = (i64)(sample * A::HEADS + head) * A::LEN + (valid ? query : 0);
+                    const bool valid = query < size.len;
+                    const i64 row = (i64)(sample * size.heads + head) * size.len + (valid ? query : 0);
                     copy_async<4>(queries + at * 2 * M::STREAM + i, of + row, valid);
                 }
             } else {
-                M::template fetch<M::STREAM, A::PACKED>(y1 + buffer, keys, from);
-                M::template fetch<M::STREAM, A::PACKED>(y2 + buffer, values, from);
+                M::template fetch<M::STREAM>(size, y1 + buffer, keys, packed, from);
+                M::template fetch<M::STREAM>(size, y2 + buffer, values, packed, from);
             }
             copy_commit();
         };
-        M::template fetch<M::OWN, A::PACKED>(x1, KEYS ? keys : qkv + own_head * A::D, first);
-        if constexpr (KEYS) M::template fetch<M::OWN, A::PACKED>(x2, values, first);
-        else M::template fetch<M::OWN, A::WIDTH>(x2, dy + own_head * A::D, first);
-        M::template begin_own<A::ROTARY>(x1, first, angles, start);
+        M::template fetch<M::OWN>(size, x1, KEYS ? keys : qkv + own_head * A::D, packed, first);
+        if constexpr (KEYS) M::template fetch<M::OWN>(size, x2, values, packed, first);
+        else M::template fetch<M::OWN>(size, x2, dy + own_head * A::D, width, first);
+        M::template begin_own<A::ROTARY>(size, x1, first, angles, start);
         const int top = first + 16 * M::warp(), row = top + M::g();
         const T *own1 = x1 + 16 * M::warp() * M::PITCH, *own2 = x2 + 16 * M::warp() * M::PITCH;
         u32 held1[M::HELD][4], held2[M::HELD][4];
@@ -500,9 +518,9 @@ template <class M> struct AttentionMmaBwd {
         if constexpr (!KEYS) {
 #pragma unroll
             for (int r = 0; r < 2; ++r) {
-                const i64 at = (i64)(sample * A::HEADS + own_head) * A::LEN + min_i(row + 8 * r, A::LEN - 1);
+                const i64 at = (i64)(sample * size.heads + own_head) * size.len + min_i(row + 8 * r, size.len - 1);
                 lse[r] = a.at<float>(Slots::LSE)[at] * 1.44269504f;
-                sums[r] = row_sums(a)[at];
+                sums[r] = row_sums(a, size)[at];
             }
         }
         // The gradients of x1 and, for keys and values only, of x2.
@@ -517,12 +535,12 @@ template <class M> struct AttentionMmaBwd {
             // The copies of all threads are complete, and no thread still reads the buffer that is filled next.
             __syncthreads();
             if (M::BUFFERS > 1 && turn + 1 < turns) start(turn + 1);
-            if constexpr (A::ROTARY) M::template turn<M::STREAM>(tile1, from, angles);
+            if constexpr (A::ROTARY) M::template turn<M::STREAM>(size, tile1, from, angles);
             if constexpr (A::DROPS) {
                 constexpr int QUERIES = KEYS ? M::STREAM : M::OWN;
-                const i64 of = (i64)(sample * A::HEADS + head_of(turn)) * A::LEN;
+                const i64 of = (i64)(sample * size.heads + head_of(turn)) * size.len;
                 M::template draw<QUERIES, M::OWN * M::STREAM / QUERIES>(
-                    mask, a.at<i64>(Slots::COUNTER), of + (KEYS ? from : first), KEYS ? first : from);
+                    a, size, mask, a.at<i64>(Slots::COUNTER), of + (KEYS ? from : first), KEYS ? first : from);
             }
             if constexpr (A::ROTARY || A::DROPS) __syncthreads();
 #pragma unroll 1
@@ -530,25 +548,25 @@ template <class M> struct AttentionMmaBwd {
                 // The first streamed position, the first query and key, and the last ones.
                 const int other = from + sub, query = KEYS ? other : top, key = KEYS ? top : other;
                 const int last_query = query + (KEYS ? SUB : 16) - 1, last_key = key + (KEYS ? 16 : SUB) - 1;
-                if (top >= A::LEN || other >= A::LEN || (A::CAUSAL && key > last_query)) continue;
+                if (top >= size.len || other >= size.len || (A::CAUSAL && key > last_query)) continue;
                 float s[NS][4], d[NS][4];
                 M::products(s, held1, own1, tile1 + sub * M::PITCH);
                 M::products(d, held2, own2, tile2 + sub * M::PITCH);
-                const bool is_whole = other + SUB <= A::LEN && (!A::CAUSAL || last_key <= query);
+                const bool is_whole = other + SUB <= size.len && (!A::CAUSAL || last_key <= query);
                 if (!is_whole) {
 #pragma unroll
                     for (int j = 0; j < NS; ++j) {
 #pragma unroll
                         for (int v = 0; v < 4; ++v) {
                             const int mine = row + v / 2 * 8, its = other + 8 * j + 2 * M::t() + v % 2;
-                            const bool is_seen = its < A::LEN && (!A::CAUSAL || (KEYS ? mine <= its : its <= mine));
+                            const bool is_seen = its < size.len && (!A::CAUSAL || (KEYS ? mine <= its : its <= mine));
                             if (!is_seen) s[j][v] = __int_as_float(0xff800000);
                         }
                     }
                 }
                 const u8* kept = KEYS ? mask + (sub + 2 * M::t()) * (M::OWN / 8) + 2 * M::warp()
                                       : mask + (16 * M::warp() + M::g()) * (M::STREAM / 8) + sub / 8;
-                weigh<KEYS>(s, d, lse, sums, queries + at * 2 * M::STREAM + sub + 2 * M::t(), kept);
+                weigh<KEYS>(a, s, d, lse, sums, queries + at * 2 * M::STREAM + sub + 2 * M::t(), kept);
                 M::add_products(dx1, d, tile1 + sub * M::PITCH);
                 if constexpr (KEYS) M::add_products(dx2, s, tile2 + sub * M::PITCH);
             }
@@ -558,10 +576,10 @@ template <class M> struct AttentionMmaBwd {
             }
         }
         __syncthreads();
-        T* dx = a.at<T>(Slots::DX) + (i64)sample * A::LEN * A::PACKED + (KEYS ? A::HEADS + kv : own_head) * A::D;
-        M::template put<A::PACKED, A::ROTARY>(dx, top, dx1, 1.0f, 1.0f, (float*)smem, angles);
+        T* dx = a.at<T>(Slots::DX) + (i64)sample * size.len * packed + (KEYS ? size.heads + kv : own_head) * A::D;
+        M::template put<A::ROTARY>(size, dx, packed, top, dx1, 1.0f, 1.0f, (float*)smem, angles);
         if constexpr (KEYS)
-            M::template put<A::PACKED, false>(
-                dx + A::KV * A::D, top, dx2, A::kept(), A::kept(), (float*)smem, angles);
+            M::template put<false>(
+                size, dx + size.kv * A::D, packed, top, dx2, A::kept(a), A::kept(a), (float*)smem, angles);
     }
 };

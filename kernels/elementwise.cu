@@ -244,10 +244,10 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 // LANES rows are read at once; the sums of the lanes are then added through shared memory. With CHUNKS = 1 a block sums
 // all rows and writes db. Otherwise it sums one of CHUNKS ranges of rows and writes its sums to work [CHUNKS, COLS];
 // phase 1 adds them, eight columns for each block. Vectors are as wide as COLS allows; a general member is compiled for
-// this width (V_). ROWS, COLS and CHUNKS are the numbers 0 to 2. Columns from FROM up to TO are zero. Moves ROWS * COLS
-// * sizeof(T) bytes, and 8 * CHUNKS * COLS more if CHUNKS > 1.
-template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), int FROM = 0,
-    int TO = 0>
+// this width (V_). Columns from FROM up to TO are zero. ROWS, COLS, CHUNKS, FROM and TO are the numbers 0 to 4. Moves
+// ROWS * COLS * sizeof(T) bytes, and 8 * CHUNKS * COLS more if CHUNKS > 1.
+template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec_width<T>(COLS), i64 FROM = 0,
+    i64 TO = 0>
 struct BiasGrad {
     using Slots = slots::bias_grad;
     using Rows = Number<ROWS, 0>;
@@ -287,7 +287,8 @@ struct BiasGrad {
     }
 
     DEV void finish(const Args& a, int col, float sum) {
-        if constexpr (FROM < TO) sum = col >= FROM && col < TO ? 0.0f : sum;
+        if constexpr (FROM < TO || !is_fixed(FROM))
+            sum = col >= (int)Number<FROM, 3>(a) && col < (int)Number<TO, 4>(a) ? 0.0f : sum;
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }

@@ -37,26 +37,36 @@ struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
 // dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token is that row.
 // Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It scans all
 // tokens, 256 at a time, and lists those that are equal to its row; LANES groups of threads share the list, and their
-// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table.
-template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
+// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table. ROWS, VOCAB and UNITS
+// are the numbers 0 to 2.
+template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
     using Slots = slots::embedding_bwd;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
     static constexpr i64 WORK = 0;
-    static constexpr int GROUPS = UNITS / V, TX = min_i(GROUPS, THREADS), LANES = THREADS / TX;
-    static constexpr int STRIPS = ceil_div(GROUPS, TX);
-    static constexpr int blocks(int) { return VOCAB * STRIPS; }
-    static constexpr int smem(int) { return 4 * max_i(THREADS + WARPS, LANES * TX * V); }
+    // Threads across a strip of rows of this many groups, and the strips.
+    static constexpr int across(int groups) { return min_i(groups, THREADS); }
+    static constexpr int strips(int groups) { return ceil_div(groups, across(groups)); }
+    static constexpr int blocks(int) { return (int)VOCAB * strips((int)(UNITS / V)); }
+    DEV int blocks_for(const Args& a, int) {
+        return (int)Number<VOCAB, 1>(a) * strips((int)(Number<UNITS, 2>(a) / V));
+    }
+    static constexpr int smem(int) {
+        const int tx = is_fixed(UNITS) ? across((int)(UNITS / V)) : THREADS;
+        return 4 * max_i(THREADS + WARPS, THREADS / tx * tx * V);
+    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const int own = block / STRIPS, t = threadIdx.x, lane = t / TX, group = block % STRIPS * TX + t % TX;
-        const bool adds = lane < LANES && group < GROUPS;
+        const int rows = (int)Number<ROWS, 0>(a), units = (int)Number<UNITS, 2>(a), groups = units / V;
+        const int tx = across(groups), lanes = THREADS / tx, count = strips(groups);
+        const int own = block / count, t = threadIdx.x, lane = t / tx, group = block % count * tx + t % tx;
+        const bool adds = lane < lanes && group < groups;
         int *listed = (int*)smem, *counts = listed + THREADS;
         const int* tokens = a.at<int>(Slots::TOKENS);
         const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
         float sum[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] = 0.0f;
-        for (int base = 0; base < ROWS; base += THREADS) {
-            const bool named = base + t < ROWS && tokens[base + t] == own;
+        for (int base = 0; base < rows; base += THREADS) {
+            const bool named = base + t < rows && tokens[base + t] == own;
             const u32 beside = __ballot_sync(0xffffffffu, named);
             if (t % 32 == 0) counts[t / 32] = __popc(beside);
             // After this barrier the previous contents of the list are no longer needed.
@@ -70,8 +80,8 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
             if (named) listed[before + __popc(beside & ((1u << t % 32) - 1))] = base + t;
             __syncthreads();
             if (adds) {
-                for (int i = lane; i < all; i += LANES) {
-                    const Vec<T, V> row = load<T, V>(dy + (i64)listed[i] * UNITS);
+                for (int i = lane; i < all; i += lanes) {
+                    const Vec<T, V> row = load<T, V>(dy + (i64)listed[i] * units);
 #pragma unroll
                     for (int j = 0; j < V; ++j) sum[j] += to_float(row.v[j]);
                 }
@@ -80,19 +90,19 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
         }
         __syncthreads();
         float* partial = (float*)smem;
-        if (LANES > 1) {
-            if (lane < LANES) {
+        if (lanes > 1) {
+            if (lane < lanes) {
 #pragma unroll
                 for (int i = 0; i < V; ++i) partial[t * V + i] = sum[i];
             }
             __syncthreads();
         }
         if (lane != 0 || !adds) return;
-        for (int l = 1; l < LANES; ++l) {
+        for (int l = 1; l < lanes; ++l) {
 #pragma unroll
-            for (int i = 0; i < V; ++i) sum[i] += partial[(l * TX + t) * V + i];
+            for (int i = 0; i < V; ++i) sum[i] += partial[(l * tx + t) * V + i];
         }
-        float* to = a.at<float>(Slots::DWEIGHT) + (i64)own * UNITS + group * V;
+        float* to = a.at<float>(Slots::DWEIGHT) + (i64)own * units + group * V;
 #pragma unroll
         for (int i = 0; i < V; ++i) to[i] = ACCUMULATE ? to[i] + sum[i] : sum[i];
     }
@@ -100,29 +110,33 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, bool ACCUMULATE> struc
 
 // The same for tables of many rows: a block has EACH rows, so that the tokens are scanned VOCAB / EACH times. It lists
 // those of 1,024 tokens that are one of its rows, and adds their rows of dy in the order of the tokens to sums in
-// shared memory; a thread handles groups of V units of all rows. Deterministic and without atomics.
-template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMULATE> struct EmbeddingBwdRows {
+// shared memory; a thread handles groups of V units of all rows. Deterministic and without atomics. ROWS, VOCAB and
+// UNITS are the numbers 0 to 2; a general member has shared memory for MOST sums.
+template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, int EACH, bool ACCUMULATE, int MOST = EACH * (int)UNITS>
+struct EmbeddingBwdRows {
     using Slots = slots::embedding_bwd;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, LOOKS = 4, CHUNK = THREADS * LOOKS;
-    static constexpr int GROUPS = UNITS / V, FLIGHT = 8;
+    static constexpr int FLIGHT = 8;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return ceil_div(VOCAB, EACH); }
-    static constexpr int smem(int) { return 4 * (EACH * UNITS + CHUNK + WARPS); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(Number<VOCAB, 1>(a), EACH); }
+    static constexpr int smem(int) { return 4 * (MOST + CHUNK + WARPS); }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int all_rows = (int)Number<ROWS, 0>(a), units = (int)Number<UNITS, 2>(a), groups = units / V;
         float* sums = (float*)smem;
-        int *listed = (int*)(sums + EACH * UNITS), *counts = listed + CHUNK;
-        const int first = block * EACH, rows = min_i(EACH, VOCAB - first);
+        int *listed = (int*)(sums + MOST), *counts = listed + CHUNK;
+        const int first = block * EACH, rows = min_i(EACH, (int)Number<VOCAB, 1>(a) - first);
         const int t = threadIdx.x, lane = t % 32, warp = t / 32;
         const int* tokens = a.at<int>(Slots::TOKENS);
-        for (int i = t; i < EACH * UNITS; i += THREADS) sums[i] = 0.0f;
+        for (int i = t; i < EACH * units; i += THREADS) sums[i] = 0.0f;
 #pragma unroll 1
-        for (int base = 0; base < ROWS; base += CHUNK) {
+        for (int base = 0; base < all_rows; base += CHUNK) {
             u32 own[LOOKS];
             int found = 0;
 #pragma unroll
             for (int j = 0; j < LOOKS; ++j) {
                 const int at = base + t * LOOKS + j;
-                own[j] = at < ROWS ? (u32)tokens[at] - (u32)first : ~0u;
+                own[j] = at < all_rows ? (u32)tokens[at] - (u32)first : ~0u;
                 found += own[j] < (u32)rows ? 1 : 0;
             }
             // After this barrier the previous contents of the list are no longer needed.
@@ -145,26 +159,26 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMUL
             for (int j = 0; j < LOOKS; ++j)
                 if (own[j] < (u32)rows) listed[before++] = (t * LOOKS + j) * EACH + (int)own[j];
             __syncthreads();
-            for (int group = t; group < GROUPS; group += THREADS)
-                add(a.at<T>(Slots::DY) + (i64)base * UNITS + group * V, sums + group * V, listed, all);
+            for (int group = t; group < groups; group += THREADS)
+                add(a.at<T>(Slots::DY) + (i64)base * units + group * V, units, sums + group * V, listed, all);
         }
         __syncthreads();
-        float* to = a.at<float>(Slots::DWEIGHT) + (i64)first * UNITS;
-        for (int i = t; i < rows * UNITS; i += THREADS) to[i] = ACCUMULATE ? to[i] + sums[i] : sums[i];
+        float* to = a.at<float>(Slots::DWEIGHT) + (i64)first * units;
+        for (int i = t; i < rows * units; i += THREADS) to[i] = ACCUMULATE ? to[i] + sums[i] : sums[i];
     }
 
     // Adds the listed rows from `dy` on to `sums`, with several loads in flight.
-    DEV void add(const T* dy, float* sums, const int* listed, int all) {
+    DEV void add(const T* dy, int units, float* sums, const int* listed, int all) {
 #pragma unroll 1
         for (int begin = 0; begin < all; begin += FLIGHT) {
             Vec<T, V> row[FLIGHT];
 #pragma unroll
             for (int j = 0; j < FLIGHT; ++j)
-                if (begin + j < all) row[j] = load<T, V>(dy + (i64)(listed[begin + j] / EACH) * UNITS);
+                if (begin + j < all) row[j] = load<T, V>(dy + (i64)(listed[begin + j] / EACH) * units);
 #pragma unroll
             for (int j = 0; j < FLIGHT; ++j) {
                 if (begin + j >= all) break;
-                float* to = sums + listed[begin + j] % EACH * UNITS;
+                float* to = sums + listed[begin + j] % EACH * units;
 #pragma unroll
                 for (int i = 0; i < V; ++i) to[i] += to_float(row[j].v[i]);
             }
@@ -174,31 +188,36 @@ template <class T, int ROWS, int VOCAB, int UNITS, int V, int EACH, bool ACCUMUL
 
 // y [N, POSITIONS, COLS] = x and, at position t in columns 2 i and 2 i + 1, the sine and the cosine of
 // t / 10000^(2 i / COLS), elements of T. A thread handles one position and one pair of columns of up to EACH samples.
-// The angle is computed in double, because t may be large. Overwrites, in place allowed; moves 2 * N * POSITIONS * COLS
-// * sizeof(T) bytes.
-template <class T, int N, int POSITIONS, int COLS> struct AddSinusoids {
+// The angle is computed in double, because t may be large. N, POSITIONS and COLS are the numbers 0 to 2. Overwrites, in
+// place allowed; moves 2 * N * POSITIONS * COLS * sizeof(T) bytes.
+template <class T, i64 N, i64 POSITIONS, i64 COLS> struct AddSinusoids : OnePhase<128> {
     using Slots = slots::add_sinusoids;
-    static constexpr int PHASES = 1, THREADS = 128, EACH = 8, PAIRS = (COLS + 1) / 2;
-    static constexpr i64 WORK = 0, PLACES = (i64)POSITIONS * PAIRS;
-    static constexpr int ACROSS = ceil_div(PLACES, THREADS);
-    static constexpr int blocks(int) { return ACROSS * ceil_div(N, EACH); }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int EACH = 8;
+    // Places of a sample, and the blocks that handle them.
+    static constexpr i64 places(i64 positions, i64 cols) { return positions * ((cols + 1) / 2); }
+    static constexpr int across(i64 positions, i64 cols) { return ceil_div(places(positions, cols), THREADS); }
+    static constexpr int blocks(int) { return across(POSITIONS, COLS) * ceil_div(N, EACH); }
+    DEV int blocks_for(const Args& a, int) {
+        return across(Number<POSITIONS, 1>(a), Number<COLS, 2>(a)) * ceil_div(Number<N, 0>(a), EACH);
+    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const i64 place = (i64)(block % ACROSS) * THREADS + threadIdx.x;
-        if (place >= PLACES) return;
-        const int position = (int)(place / PAIRS), col = (int)(place % PAIRS) * 2;
+        const int samples = (int)Number<N, 0>(a), positions = (int)Number<POSITIONS, 1>(a);
+        const int cols = (int)Number<COLS, 2>(a), pairs = (cols + 1) / 2, blocks_across = across(positions, cols);
+        const i64 place = (i64)(block % blocks_across) * THREADS + threadIdx.x;
+        if (place >= places(positions, cols)) return;
+        const int position = (int)(place / pairs), col = (int)(place % pairs) * 2;
         // ln 10000.
         double sine, cosine;
-        sincos(position * exp(-9.210340371976184 * col / COLS), &sine, &cosine);
-        const int first = block / ACROSS * EACH;
+        sincos(position * exp(-9.210340371976184 * col / cols), &sine, &cosine);
+        const int first = block / blocks_across * EACH;
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
-            if (first + i >= N) return;
-            const i64 at = ((i64)(first + i) * POSITIONS + position) * COLS + col;
+            if (first + i >= samples) return;
+            const i64 at = ((i64)(first + i) * positions + position) * cols + col;
             const T* x = a.at<T>(Slots::X) + at;
             T* y = a.at<T>(Slots::Y) + at;
             y[0] = narrow<T>(to_float(x[0]) + (float)sine);
-            if (COLS % 2 == 0 || col + 1 < COLS) y[1] = narrow<T>(to_float(x[1]) + (float)cosine);
+            if (cols % 2 == 0 || col + 1 < cols) y[1] = narrow<T>(to_float(x[1]) + (float)cosine);
         }
     }
 };

@@ -1,7 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
-use crate::nets::{GATHERED, GOLDEN, JOINED, ODD, RMS};
+use crate::nets::{ATTENDING, GATHERED, GOLDEN, JOINED, ODD, RMS};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, gpu, probe};
 use stepgraph::exec::{ExecError, Executor, Fault, GraphRead, ReadyTimes};
-use stepgraph::model::{BUNDLED, Model, Precision, Preset, check, read_preset};
+use stepgraph::model::{BUNDLED, Bundled, Model, Precision, Preset, check, read_preset};
 use stepgraph::select::cuda::{FAMILIES, KernelFamily, KernelFile, KernelSpec, Real, custom_kernels, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target};
 use stepgraph::train::{Session, SessionSpec};
@@ -20,8 +20,11 @@ const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::
 fn models() -> Vec<Model> {
     let golden: Vec<String> =
         GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
-    let bundled =
-        BUNDLED.iter().map(|b| b.text).chain([ODD, RMS, JOINED, GATHERED]).chain(golden.iter().map(String::as_str));
+    let bundled = BUNDLED
+        .iter()
+        .map(|b| b.text)
+        .chain([ODD, RMS, JOINED, GATHERED, ATTENDING])
+        .chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()
 }
@@ -122,7 +125,9 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
     // No preset has a vocabulary of thousands.
     for t in ["bf16", "f16", "float"] {
         let arguments = format!("{t}, 300, 5000, 24, 4, 16, true");
-        let rows = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
+        let rows = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments)
+            .with_general(format!("{t}, ANY, ANY, ANY, 4, 16, true, 12288"), vec![300, 5000, 24]);
+        found.insert(format!("general EmbeddingBwdRows {t}"), rows.clone().of(Kernels::General));
         found.insert(format!("EmbeddingBwdRows {t}"), rows);
         let arguments = format!("{t}, 64, 20000, 0ull, 1024, 1024, 64, 4, 1, 3");
         let loss = KernelSpec::new(KernelFile::Loss, "SoftmaxCeFused", arguments)
@@ -368,8 +373,9 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
         {"type": "layer_norm"}, {"type": "dense", "units": 333, "activation": "silu"}, {"type": "dense", "units": 1}],
         "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.001}, "data": {"type": "regression"}}"#;
     let names =
-        ["digits-mlp", "digits-cnn", "digits-residual", "mlp-gelu-layernorm", "moons-deep", "regression", "iris"];
-    let texts = BUNDLED.iter().filter(|b| names.contains(&b.name)).map(|b| b.text).chain([wide]);
+        "digits-mlp digits-cnn digits-residual mlp-gelu-layernorm moons-deep regression iris gpt-sums two-inputs";
+    let is_named = |bundled: &&Bundled| names.split(' ').any(|name| name == bundled.name);
+    let texts = BUNDLED.iter().filter(is_named).map(|b| b.text).chain([wide, ATTENDING]);
     let mut different = Vec::new();
     for text in texts {
         for precision in PRECISIONS {

@@ -39,6 +39,19 @@ pub const JOINED: &str = r#"{"version": 1, "name": "joined",
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
 
+/// Attention over more positions than a tile has, and no multiple of them: causal and rotary with groups of heads and
+/// dropout, then in both directions.
+pub const ATTENDING: &str = r#"{"version": 1, "name": "attending",
+    "input": {"type": "tokens", "shape": [75], "vocab": 128, "batch": 3}, "layers": [
+    {"type": "embedding", "units": 96}, {"type": "position", "kind": "sinusoidal"},
+    {"type": "residual", "layers": [{"type": "rms_norm"},
+        {"type": "attention", "heads": 6, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.2}]},
+    {"type": "residual", "layers": [{"type": "rms_norm"}, {"type": "attention", "heads": 4, "dropout": 0.5}]},
+    {"type": "residual", "layers": [{"type": "rms_norm"}, {"type": "attention", "heads": 8, "causal": true}]},
+    {"type": "dense", "units": 128}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
+    "data": {"type": "source"}}"#;
+
 /// Small layers over many rows, whose gradients are gathered and whose rows are normalised by
 /// products, with learned positions and heads of one tile.
 pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",

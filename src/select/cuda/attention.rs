@@ -1,8 +1,8 @@
 //! Which types of `attention.cu` and `attention_mma.cu` compute an operation, and with which tiles.
 
-use super::elementwise::dropout_scale;
+use super::elementwise::{dropout_scale, scale_bits};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
-use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::custom::{CustomKernel, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -38,24 +38,32 @@ const fn geometry(kind: &OpKind) -> Option<(&AttentionGeometry, bool)> {
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let Some((g, is_backward)) = geometry(kind).filter(|(g, _)| g.pairs() > 0) else { return Vec::new() };
+    if is_backward && !has_few_rows(g) {
+        return Vec::new();
+    }
     let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
     let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, (file, template): (KernelFile, &'static str), shape: String, tile: usize, rate: f64| {
-        // A gradient whose heads have few tiles has the sums of its queries in shared memory.
-        let has_sums = file == KernelFile::Attention && g.positions.div_ceil(tile) <= FEW_TILES;
-        let is_one_phase = !g.rotary && (!is_backward || has_sums);
-        CustomKernel {
+    let code = |tail: String, spec: KernelSpec, any: String, is_one_phase: bool, rate: f64| {
+        let kernel = CustomKernel {
             tail: format!("{}_{tail}_v0", real.name()),
-            spec: KernelSpec::new(file, template, shape),
+            spec,
             work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
             cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
-        }
+        };
+        general(kernel, any, &numbers(g))
     };
-    let template = if is_backward { "AttentionBwd" } else { "Attention" };
     let plain = |tile: usize, rate: f64| {
-        code(format!("tiles{tile}"), (KernelFile::Attention, template), shape(g, real, tile), tile, rate)
+        let [own, any] = shapes(g, real, tile);
+        let (template, any, is_one_phase) = if is_backward {
+            // A gradient whose heads have few tiles has the sums of its queries in shared memory.
+            let has_sums = !g.rotary && g.positions.div_ceil(tile) <= FEW_TILES;
+            ("AttentionBwd", format!("{any}, {has_sums}"), has_sums)
+        } else {
+            ("Attention", any, !g.rotary)
+        };
+        code(format!("tiles{tile}"), KernelSpec::new(KernelFile::Attention, template, own), any, is_one_phase, rate)
     };
     let tile = tile(g.head_dim);
     let mut out = vec![plain(tile, FLOPS_PER_US)];
@@ -69,10 +77,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     if mma_supports(g, real, gpu).is_ok() {
         let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
         let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
-        let shape = format!("AttendMma<{}, {warps}, {streamed}, {buffers}>", shape(g, real, tile));
+        let [own, any] =
+            shapes(g, real, tile).map(|shape| format!("AttendMma<{shape}, {warps}, {streamed}, {buffers}>"));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
-        let of = (KernelFile::AttentionMma, template);
-        out.push(code(format!("mma{}x{streamed}", 16 * warps), of, shape, tile, rate));
+        let spec = KernelSpec::new(KernelFile::AttentionMma, template, own);
+        out.push(code(format!("mma{}x{streamed}", 16 * warps), spec, any, !g.rotary && !is_backward, rate));
     }
     out
 }
@@ -97,23 +106,43 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
             g.head_dim
         ));
     }
-    if g.batch * g.heads * g.positions > i32::MAX as usize {
+    if !has_few_rows(g) {
         return Err("it supports fewer rows".into());
     }
     Ok(())
 }
 
-/// The C++ type of an attention, with the tile of the kernels in floats.
-fn shape(g: &AttentionGeometry, real: Real, tile: usize) -> String {
+/// Whether 32 bits can count the rows of scores.
+const fn has_few_rows(g: &AttentionGeometry) -> bool {
+    g.batch * g.heads * g.positions <= i32::MAX as usize
+}
+
+/// The C++ types of an attention for a specialised and for a general member, with the tile of the kernels in floats.
+fn shapes(g: &AttentionGeometry, real: Real, tile: usize) -> [String; 2] {
     let AttentionGeometry { batch, positions, heads, kv_heads, head_dim, causal, rotary, dropout, stream } = *g;
-    let sizes = format!("{batch}, {positions}, {heads}, {kv_heads}, {head_dim}, {causal}, {rotary}");
-    let (threshold, kept) = if g.has_dropout() {
-        (dropout_threshold(dropout.get()), dropout_scale(dropout.get()))
+    let (threshold, kept, any) = if g.has_dropout() {
+        (dropout_threshold(dropout.get()), dropout_scale(dropout.get()), "ANY")
     } else {
-        (0, "0u".to_owned())
+        (0, "0u".to_owned(), "0u")
     };
-    let scale = (g.scale() as f32).to_bits();
-    format!("Attend<{}, {sizes}, {scale:#010x}u, {threshold}u, {kept}, {stream}u, {tile}>", real.cpp())
+    let of = |sizes: String, drops: String| {
+        let scale = (g.scale() as f32).to_bits();
+        format!("Attend<{}, {sizes}, {head_dim}, {causal}, {rotary}, {scale:#010x}u, {drops}, {tile}>", real.cpp())
+    };
+    [
+        of(format!("{batch}, {positions}, {heads}, {kv_heads}"), format!("{threshold}u, {kept}, {stream}u")),
+        of("ANY, ANY, ANY, ANY".to_owned(), format!("{any}, {any}, {any}")),
+    ]
+}
+
+/// The numbers of general members; without dropout, those of dropout are zero.
+fn numbers(g: &AttentionGeometry) -> [u64; 7] {
+    let [samples, positions, heads, kv_heads] = [g.batch, g.positions, g.heads, g.kv_heads].map(|n| n as u64);
+    let [threshold, kept, stream] = match g.dropout.get() {
+        rate if g.has_dropout() => [dropout_threshold(rate), scale_bits(rate), g.stream].map(u64::from),
+        _ => [0; 3],
+    };
+    [samples, positions, heads, kv_heads, threshold, kept, stream]
 }
 
 /// The positions of a tile: the largest number for which five tiles fit into the shared memory of a block on every GPU.
@@ -149,7 +178,7 @@ impl MmaTiles {
 mod tests {
     use super::*;
     use crate::ops::{MOST_HEAD_DIM, Scalar};
-    use crate::select::target::Target;
+    use crate::select::target::{Kernels, Target};
 
     #[test]
     fn tiles_fit_into_shared_memory() {
@@ -194,6 +223,54 @@ mod tests {
         assert!(of(16, Real::F32, (9, 0)).contains("round f32"));
         assert!(of(12, Real::Bf16, (9, 0)).contains("multiple of 8") && of(136, Real::F16, (9, 0)).contains("136"));
         assert!(of(16, Real::Tf32, (7, 5)).contains("7.5"));
+    }
+
+    #[test]
+    fn general_members_read_sizes_and_dropout() {
+        let g = AttentionGeometry {
+            batch: 2,
+            positions: 70,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 16,
+            causal: false,
+            rotary: false,
+            dropout: Scalar::new(0.5),
+            stream: 3,
+        };
+        let gpu = Target::h200().as_cuda().unwrap();
+        let general = |geometry: AttentionGeometry, is_backward: bool| {
+            let kind = if is_backward {
+                OpKind::AttentionBwd(ops::AttentionBwd { geometry })
+            } else {
+                OpKind::Attention(ops::Attention { geometry })
+            };
+            let found = kernels(&kind, Real::Bf16, &gpu).into_iter().map(|code| code.spec.of(Kernels::General));
+            found.map(|spec| (spec.ty(), spec.numbers().to_vec())).collect::<Vec<_>>()
+        };
+        let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, ANY, ANY, ANY, 64>";
+        let numbers = vec![2, 70, 4, 2, 1 << 31, 0x4000_0000, 3];
+        assert_eq!(
+            general(g, false),
+            [
+                (format!("Attention<{shape}>"), numbers.clone()),
+                (format!("AttentionMma<AttendMma<{shape}, 4, 64, 2>>"), numbers.clone()),
+            ]
+        );
+        assert_eq!(
+            general(g, true),
+            [
+                (format!("AttentionBwd<{shape}, true>"), numbers.clone()),
+                (format!("AttentionMmaBwd<AttendMma<{shape}, 4, 64, 2>>"), numbers),
+            ]
+        );
+        // Without dropout, and with more tiles than a gradient in one phase has.
+        let long = AttentionGeometry { positions: 257, dropout: Scalar::new(0.0), ..g };
+        let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, 0u, 0u, 0u, 64>";
+        assert_eq!(general(long, true)[0], (format!("AttentionBwd<{shape}, false>"), vec![2, 257, 4, 2, 0, 0, 0]));
+        // The angles of rotary embedding need two phases.
+        assert!(general(AttentionGeometry { rotary: true, ..g }, true)[0].0.ends_with(", 64>, false>"));
+        assert!(general(AttentionGeometry { batch: 1 << 9, positions: 1 << 20, ..g }, true).is_empty());
     }
 
     #[test]

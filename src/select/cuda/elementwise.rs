@@ -259,6 +259,7 @@ fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel
     let width = width_name(vec_width(real, cols));
     let [one, two] = row_sum_us(1, rows, row_bytes);
     let (t, vector) = (real.cpp(), vec_width(real, cols));
+    let (any, [from, to]) = (if still.is_some() { ", ANY, ANY" } else { "" }, still.unwrap_or_default());
     let still = still.map_or_else(String::new, |[from, to]| format!(", {from}, {to}"));
     // Columns that stay zero are listed after the width, which must then be given even if it is the default.
     let own = if still.is_empty() { String::new() } else { format!(", {vector}{still}") };
@@ -266,8 +267,8 @@ fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
         spec: spec("BiasGrad", format!("{t}, {rows}, {cols}, {accumulate}, {chunks}{own}"))
             .with_general(
-                format!("{t}, ANY, ANY, {accumulate}, {}, {vector}{still}", if chunks == 1 { "1" } else { "ANY" }),
-                vec![rows as u64, cols as u64, chunks as u64],
+                format!("{t}, ANY, ANY, {accumulate}, {}, {vector}{any}", if chunks == 1 { "1" } else { "ANY" }),
+                [rows, cols, chunks, from, to].map(|n| n as u64).to_vec(),
             )
             .with_pdl(leaving_room(true)),
         work_bytes: if chunks == 1 { 0 } else { 4 * (chunks * cols) as u64 },
@@ -283,6 +284,7 @@ fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel
 mod tests {
     use super::*;
     use crate::ops::Scalar;
+    use crate::select::target::Kernels;
 
     fn h200() -> CudaFacts {
         crate::select::target::Target::h200().as_cuda().unwrap()
@@ -301,6 +303,18 @@ mod tests {
         assert_eq!(cheapest(128, 10), Some(("bf16_vec2_v0".to_owned(), 0)));
         assert_eq!(cheapest(100_352, 64), Some(("bf16_vec8_split_v0".to_owned(), 4 * 264 * 64)));
         assert_eq!(cheapest(512, 7), Some(("bf16_scalar_v0".to_owned(), 0)));
+    }
+
+    #[test]
+    fn general_sums_read_the_columns_that_stay_zero() {
+        let general = |still: Option<[usize; 2]>| {
+            let op = ops::BiasGrad { rows: 9, cols: 24, accumulate: false, still };
+            let spec = kernels(&OpKind::BiasGrad(op), Real::F32, &h200()).remove(0).spec.of(Kernels::General);
+            (spec.ty(), spec.numbers().to_vec())
+        };
+        assert_eq!(general(None), ("BiasGrad<float, ANY, ANY, false, 1, 4>".into(), vec![9, 24, 1, 0, 0]));
+        let with = "BiasGrad<float, ANY, ANY, false, 1, 4, ANY, ANY>";
+        assert_eq!(general(Some([8, 16])), (with.into(), vec![9, 24, 1, 8, 16]));
     }
 
     #[test]

@@ -44,6 +44,23 @@ const BATCH_NORM: [&str; 5] = ["rows", "channels", "rows of a chunk", "epsilon",
 const ROW_NORM: &str = "type, whether rows are centred, threads, vectors, classes of columns a thread";
 /// What general members that copy rows are compiled for.
 const ROWS: &str = "type, vectors";
+/// What general members of gradients of embeddings read.
+const TABLE: &[&str] = &["rows", "vocabulary", "units"];
+/// What general members of attention are compiled for, and what they read.
+const ATTEND: &str = "type, features of a head, causal or not, rotary or not, dropout or not, tiles";
+const SAMPLES: &[&str] = &["samples", "positions", "heads", "heads of keys and values", "threshold", "scale", "stream"];
+/// What general members of concatenations read: zeros for values that are missing.
+const WIDTHS: &[&str] = &[
+    "rows",
+    "first width",
+    "second width",
+    "third width",
+    "fourth width",
+    "fifth width",
+    "sixth width",
+    "seventh width",
+    "eighth width",
+];
 /// What general members of functions of an output and its target are compiled for.
 const POINTS: &str = "type, function, threads, loads under way";
 /// What general members of poolings are compiled for, and what they read.
@@ -93,7 +110,12 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "Multiply", ARRAY, &["length"]),
     family(Elementwise, "Scale", ARRAY, &["length", "factor"]),
     family(Elementwise, "BiasAdd", ARRAY, &["length", "columns"]),
-    family(Elementwise, "BiasGrad", "type, sum or total, one phase or two, vectors", &["rows", "columns", "chunks"]),
+    family(
+        Elementwise,
+        "BiasGrad",
+        "type, sum or total, one phase or two, vectors, whether columns stay zero",
+        &["rows", "columns", "chunks", "first zero", "end of zeros"],
+    ),
     family(Elementwise, "Transpose", "type, vectors, two classes of size", &["samples", "rows", "columns"]),
     family(Elementwise, "Dropout", "type", &["length", "threshold", "scale", "stream"]),
     family(Elementwise, "DropoutBwd", ARRAY, &["length", "scale"]),
@@ -104,24 +126,29 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
     family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
-    family(Joined, "Concat", SIZES, &[]),
+    family(Joined, "Concat", "type, number of values, vectors", WIDTHS),
     family(Joined, "Slice", ROWS, &["rows", "columns", "from", "width"]),
     family(Sequence, "Embedding", ROWS, &["rows", "vocabulary", "units", "positions"]),
-    family(Sequence, "EmbeddingBwd", SIZES, &[]),
-    family(Sequence, "EmbeddingBwdRows", SIZES, &[]),
-    family(Sequence, "AddSinusoids", SIZES, &[]),
+    family(Sequence, "EmbeddingBwd", "type, sum or total, vectors", TABLE),
+    family(Sequence, "EmbeddingBwdRows", "type, sum or total, vectors, rows of a block", TABLE),
+    family(Sequence, "AddSinusoids", "type", &["samples", "positions", "columns"]),
     family(Sequence, "Take", ROWS, &["samples", "positions", "columns", "position"]),
     family(Sequence, "TakeBwd", ROWS, &["samples", "positions", "columns", "position"]),
-    family(Attention, "Attention", SIZES, &[]),
-    family(Attention, "AttentionBwd", SIZES, &[]),
+    family(Attention, "Attention", ATTEND, SAMPLES),
+    family(
+        Attention,
+        "AttentionBwd",
+        "type, features of a head, causal or not, rotary or not, dropout or not, tiles, one phase or two",
+        SAMPLES,
+    ),
     family(Recurrent, "Recurrence", SIZES, &[]),
     family(Recurrent, "RecurrenceBwd", SIZES, &[]),
     family(Recurrent, "RecurrenceHeld", SIZES, &[]),
     family(Recurrent, "RecurrenceHeldBwd", SIZES, &[]),
     family(Recurrent, "RecurrenceGrid", SIZES, &[]),
     family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
-    family(AttentionMma, "AttentionMma", SIZES, &[]),
-    family(AttentionMma, "AttentionMmaBwd", SIZES, &[]),
+    family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),
+    family(AttentionMma, "AttentionMmaBwd", ATTEND, SAMPLES),
     family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
     family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
     family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),

@@ -30,7 +30,11 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         OpKind::Concat(op) if op.rows * op.cols() > 0 => {
             let (v, rows) = (width(&op.widths), op.rows);
             let widths: Vec<String> = op.widths.iter().map(ToString::to_string).collect();
-            of(KernelFile::Joined, "Concat", format!("{t}, {rows}, {v}, {}", widths.join(", ")), v, bytes)
+            let kernel = of(KernelFile::Joined, "Concat", format!("{t}, {rows}, {v}, {}", widths.join(", ")), v, bytes);
+            let mut numbers: Vec<u64> = [rows].iter().chain(&op.widths).map(|n| *n as u64).collect();
+            numbers.resize(1 + ops::Concat::MOST, 0);
+            let any = vec!["ANY"; widths.len()].join(", ");
+            general(kernel, format!("{t}, ANY, {v}, {any}"), &numbers)
         }
         &OpKind::Slice(ops::Slice { rows, cols, from, width: wide }) if rows * wide > 0 => {
             let v = width(&[cols, from, wide]);
@@ -46,9 +50,10 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &[rows, vocab, units, positions].map(|n| n as u64))
         }
         &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
-            let v = width(&[units]);
+            let (v, numbers) = (width(&[units]), [rows, vocab, units].map(|n| n as u64));
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
             let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
+            let kernel = general(kernel, format!("{t}, ANY, ANY, ANY, {v}, {accumulate}"), &numbers);
             // For every row of the table, all tokens are scanned.
             let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
             let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
@@ -56,10 +61,13 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
             let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
             let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
-            return vec![one, CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel }];
+            let several = CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel };
+            let any = format!("{t}, ANY, ANY, ANY, {v}, {each}, {accumulate}, {MOST_SUMS}");
+            return vec![one, general(several, any, &numbers)];
         }
         &OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }) if n * positions * cols > 0 => {
-            of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes)
+            let kernel = of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes);
+            general(kernel, format!("{t}, ANY, ANY, ANY"), &[n, positions, cols].map(|n| n as u64))
         }
         &OpKind::Take(ops::Take { n, positions, cols, at }) if n * cols > 0 => {
             return take("Take", [n, positions, cols, at]);
@@ -80,13 +88,15 @@ fn position_arguments(positions: usize) -> [String; 2] {
     }
 }
 
+/// The largest number of sums, in floats, of a block that has several rows of a table: four blocks share a
+/// multiprocessor.
+const MOST_SUMS: usize = 12 << 10;
+
 /// Rows of a table that a block of its gradient has, where there are many rows and their sums fit into shared memory.
 fn rows_of_block(vocab: usize, units: usize) -> Option<usize> {
     /// With fewer rows each multiprocessor has too little work at a time.
     const MANY: usize = 4096;
-    /// Floats of the sums: four blocks share a multiprocessor.
-    const FLOATS: usize = 12 << 10;
-    [16, 8, 4].into_iter().find(|each| vocab >= MANY && each * units <= FLOATS)
+    [16, 8, 4].into_iter().find(|each| vocab >= MANY && each * units <= MOST_SUMS)
 }
 
 /// The greatest common divisor; the other number if one is zero.
@@ -97,7 +107,14 @@ const fn greatest_divisor(a: usize, b: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::select::target::Target;
+    use crate::select::target::{Kernels, Target};
+
+    /// The general member of each type for an operation: its C++ type and its numbers.
+    fn generals(kind: &OpKind, real: Real) -> Vec<(String, Vec<u64>)> {
+        let found = kernels(kind, real, &Target::h200().as_cuda().unwrap()).into_iter();
+        let found = found.map(|kernel| kernel.spec.of(Kernels::General));
+        found.map(|spec| (spec.ty(), spec.numbers().to_vec())).collect()
+    }
 
     fn only(kind: &OpKind, real: Real) -> (String, String) {
         let gpu = Target::h200().as_cuda().unwrap();
@@ -130,5 +147,22 @@ mod tests {
         assert_eq!(several.tail, "bf16_rows16_vec8_v0");
         assert!(several.cost_us * 4.0 < one.cost_us, "{} {}", several.cost_us, one.cost_us);
         assert_eq!((of(96, 384).len(), of(50_304, 8_192).len()), (1, 1));
+    }
+
+    #[test]
+    fn general_members_read_rows_and_widths() {
+        let joined = OpKind::Concat(ops::Concat { rows: 5, widths: vec![8, 12, 4] });
+        let numbers = vec![5, 8, 12, 4, 0, 0, 0, 0, 0];
+        assert_eq!(generals(&joined, Real::F32), [("Concat<float, ANY, 4, ANY, ANY, ANY>".into(), numbers)]);
+        let added = OpKind::AddSinusoids(ops::AddSinusoids { n: 3, positions: 7, cols: 10 });
+        assert_eq!(generals(&added, Real::F16), [("AddSinusoids<f16, ANY, ANY, ANY>".into(), vec![3, 7, 10])]);
+        let op = ops::EmbeddingBwd { rows: 16_384, vocab: 50_304, units: 768, accumulate: true };
+        assert_eq!(
+            generals(&OpKind::EmbeddingBwd(op), Real::Bf16),
+            [
+                ("EmbeddingBwd<bf16, ANY, ANY, ANY, 8, true>".into(), vec![16_384, 50_304, 768]),
+                ("EmbeddingBwdRows<bf16, ANY, ANY, ANY, 8, 16, true, 12288>".into(), vec![16_384, 50_304, 768]),
+            ]
+        );
     }
 }
