@@ -353,7 +353,7 @@ pub trait RecordedGraphs {
         Ok(())
     }
 
-    /// Captures several steps in one graph; returns false if that is not possible.
+    /// Captures several steps in one graph, also such that fetch their batches; returns false if that is not possible.
     ///
     /// # Errors
     /// If the driver reports an error, or the graph is not the planned one.

@@ -30,7 +30,8 @@ impl Step {
         self.backend.check_graph(graph)
     }
 
-    /// Captures several steps in one graph, if the device can; returns false if it cannot.
+    /// Captures several steps in one graph, if the device can, also such that fetch their batches; returns false if it
+    /// cannot.
     ///
     /// # Errors
     /// If the driver reports an error, or the graph is not the planned one.

@@ -115,7 +115,7 @@ impl StepBackend for Step {
             nodes: self.graphs.nodes(),
             held_arguments: self.graphs.one().map_or(0, |graph| graph.arguments),
             live_constants: self.graphs.ledger.live.len(),
-            steps_a_launch: self.graphs.fed_sizes().next().unwrap_or(0),
+            steps_a_launch: self.most_fed(),
         }
     }
 
@@ -213,6 +213,7 @@ impl RecordedGraphs for Step {
     }
 
     fn capture_several(&mut self, most: usize) -> Result<bool, ExecError> {
+        self.capture_several_fed()?;
         self.graphs.capture_several(&self.ops, &self.recording, most)
     }
 

@@ -46,14 +46,16 @@ pub(super) struct DeviceFeed {
     free: Vec<usize>,
     in_flight: VecDeque<InFlight>,
     completed: Vec<StepRecord>,
+    /// The number of launches made so far.
+    pub(super) launched: u64,
 }
 
-/// A data feed with the graphs of the steps that it feeds.
-type FeedWithGraphs = (DeviceFeed, Vec<(usize, CapturedGraph)>);
+/// A data feed with the graph of one step that it feeds.
+type FeedWithGraph = (DeviceFeed, CapturedGraph);
 
 impl DeviceFeed {
-    /// Copies a data set to the device and captures steps that fetch from it; `None` if the step cannot be fed in this
-    /// way.
+    /// Copies a data set to the device and captures one step that fetches from it; `None` if the step cannot be fed in
+    /// this way. Launches of several steps are captured later, so that the first step starts sooner.
     ///
     /// # Errors
     /// If the device fails.
@@ -62,12 +64,12 @@ impl DeviceFeed {
         recording: &Recording,
         graphs: &Graphs,
         data: &DataSet<'_>,
-    ) -> Result<Option<FeedWithGraphs>, ExecError> {
+    ) -> Result<Option<FeedWithGraph>, ExecError> {
         let Some(types) = FeedTypes::new(ops, data.targets) else { return Ok(None) };
         let memory = FeedMemory::new(&ops.gpu, &types, data)?;
         let Some(launches) = memory.launches(ops, recording, &types, data)? else { return Ok(None) };
-        let fed = graphs.capture_fed(ops, recording, &launches)?;
-        let most = fed.first().map_or(1, |(steps, _)| *steps);
+        let graph = graphs.capture_one_fed(ops, recording, &launches)?;
+        let most = graphs.most_fed();
         let slot = |_| -> Result<StagingSlot, CudaError> {
             Ok(StagingSlot { places: Pinned::new(most * PLACE)?, records: Pinned::new(most * RECORD)? })
         };
@@ -80,13 +82,19 @@ impl DeviceFeed {
             free: (0..IN_FLIGHT).collect(),
             in_flight: VecDeque::new(),
             completed: Vec::with_capacity(most),
+            launched: 0,
         };
-        Ok(Some((feed, fed)))
+        Ok(Some((feed, graph)))
     }
 
     /// The launches of the data feed in a graph of this many steps.
     pub(super) fn launches(&self, steps: usize) -> Vec<&FeedLaunch> {
         self.launches.of(steps)
+    }
+
+    /// The launches of the data feed.
+    pub(super) const fn all_launches(&self) -> &FeedLaunches {
+        &self.launches
     }
 
     /// Checks that memory, batch and watched values are where the data feed has them.
@@ -146,6 +154,7 @@ impl DeviceFeed {
         let done = Event::new(false)?;
         done.record(stream)?;
         self.in_flight.push_back(InFlight { first, steps, slot, done });
+        self.launched += 1;
         Ok(())
     }
 

@@ -78,34 +78,51 @@ impl Graphs {
         Ok(true)
     }
 
-    /// Captures steps that gather their own batches, in launches of several sizes, in falling order of the number of
-    /// steps.
+    /// Captures one step that gathers its own batch.
     ///
     /// # Errors
-    /// If the driver or a library reports an error, or the graph is not the planned one.
-    pub(super) fn capture_fed(
+    /// As [`Self::capture_several`].
+    pub(super) fn capture_one_fed(
         &self,
         ops: &BoundOps,
         recording: &Recording,
         feeds: &FeedLaunches,
-    ) -> Result<Vec<(usize, CapturedGraph)>, ExecError> {
-        let most = (MAX_NODES / (self.nodes() + 1)).clamp(1, MAX_STEPS);
-        let mut sizes = vec![most, most / 8, 1];
-        sizes.retain(|s| *s > 0);
-        sizes.dedup();
-        let graph = |steps| {
-            let role = Role::Fed(steps);
-            capture(ops, role, &recording.of(role), &feeds.of(steps)).map(|graph| (steps, graph))
-        };
-        sizes.into_iter().map(graph).collect()
+    ) -> Result<CapturedGraph, ExecError> {
+        capture(ops, Role::Fed(1), &recording.of(Role::Fed(1)), &feeds.of(1))
     }
 
-    /// Stores the graphs of steps that gather their own batches.
-    pub(super) fn keep_fed(&mut self, graphs: Vec<(usize, CapturedGraph)>) {
-        for (steps, graph) in &graphs {
-            self.ledger.note(Role::Fed(*steps), graph);
+    /// The largest number of steps in a launch of steps that gather their own batches.
+    pub(super) fn most_fed(&self) -> usize {
+        (MAX_NODES / (self.nodes() + 1)).clamp(1, MAX_STEPS)
+    }
+
+    /// Captures the launches of several steps that gather their own batches, unless they exist.
+    ///
+    /// # Errors
+    /// As [`Self::capture_several`].
+    pub(super) fn capture_several_fed(
+        &mut self,
+        ops: &BoundOps,
+        recording: &Recording,
+        feeds: &FeedLaunches,
+    ) -> Result<(), ExecError> {
+        let most = self.most_fed();
+        for steps in [most, most / 8].into_iter().filter(|steps| *steps > 1) {
+            if self.fed(steps).is_some() {
+                continue;
+            }
+            let role = Role::Fed(steps);
+            let graph = capture(ops, role, &recording.of(role), &feeds.of(steps))?;
+            self.keep_fed(steps, graph);
         }
-        self.fed = graphs;
+        Ok(())
+    }
+
+    /// Stores a graph of this many steps that gather their own batches.
+    pub(super) fn keep_fed(&mut self, steps: usize, graph: CapturedGraph) {
+        self.ledger.note(Role::Fed(steps), &graph);
+        let at = self.fed.partition_point(|(others, _)| *others > steps);
+        self.fed.insert(at, (steps, graph));
     }
 
     /// Drops the graphs of steps that gather their own batches.

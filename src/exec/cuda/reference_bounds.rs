@@ -53,12 +53,18 @@ pub(super) struct Coarse {
     pub(super) real: Real,
     /// The factor by which the relative error of results, as a share of their length, may exceed that of a product.
     pub(super) passed_on: f64,
+    /// The number of products in each sum of a matrix product; 0 for other operations.
+    pub(super) terms: usize,
 }
 
 impl Coarse {
     /// The factor of an operation.
     pub(super) const fn of(real: Real, kind: &OpKind) -> Self {
-        Self { real, passed_on: passed_on(kind) }
+        let terms = match kind {
+            OpKind::Gemm(gemm) => gemm.k,
+            _ => 0,
+        };
+        Self { real, passed_on: passed_on(kind), terms }
     }
 }
 
@@ -88,9 +94,9 @@ pub(super) fn judge<T: Judged>(
             verdict = Verdict { ratio, text };
         }
     }
-    if let Some(Coarse { real, passed_on }) = coarse {
+    if let Some(coarse) = coarse {
         let moved = moved(found, expected, dtype);
-        let (error, limit) = (distance(&moved), passed_on * limit_of(&moved, real));
+        let (error, limit) = (distance(&moved), coarse.passed_on * limit_of(&moved, coarse));
         if error / limit > verdict.ratio {
             verdict =
                 Verdict { ratio: error / limit, text: format!("is off by {error:.1e} of its norm, bound {limit:.1e}") };
@@ -165,13 +171,17 @@ const fn passed_on(kind: &OpKind) -> f64 {
 /// The number of elements from which on the errors of products have their average size.
 const MANY: usize = 32;
 
-/// As [`limit`]; for few elements, which may all be sums that nearly cancel, their bounds if these are wider.
-fn limit_of<T: Judged>(moved: &[(f64, T)], real: Real) -> f64 {
-    if moved.len() >= MANY {
-        return limit(real);
-    }
+/// As [`limit`]. For few elements, which may all be sums that nearly cancel, it is their bounds if these are wider. Many
+/// sums nearly cancel if training made them small. The errors of `terms` products are independent, so that the norm of
+/// their sum is about a third of the limit here: twice the bound, divided by the root of their number.
+fn limit_of<T: Judged>(moved: &[(f64, T)], Coarse { real, terms, .. }: Coarse) -> f64 {
     let bounds = length(moved.iter().map(|(_, e)| e.error()));
-    limit(real).max(bounds / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15))
+    let relative = bounds / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15);
+    match terms {
+        _ if moved.len() < MANY => limit(real).max(relative),
+        0 => limit(real),
+        terms => limit(real).max(2.0 * relative / (terms as f64).sqrt()),
+    }
 }
 
 /// The largest error of a low-precision product, relative to its norm. Rounding both factors changes a single product
@@ -204,11 +214,15 @@ mod tests {
         // Many elements are accurate on average, even if their bounds are wide; few elements are only compared with
         // their bounds.
         let wide = [Bounded::<24, 24>::off(1.0, 0.1); MANY];
-        let coarse = |passed_on: f64| Some(Coarse { real: Real::Tf32, passed_on });
+        let coarse = |passed_on: f64| Some(Coarse { real: Real::Tf32, passed_on, terms: 0 });
         let long = judge(&[1.01; MANY], &wide, DType::F32, coarse(1.0), 0.0);
         assert!(long.ratio > 1.0 && long.text.contains("of its norm"), "{}", long.text);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(1.0), 0.0).ratio > 1.0);
         assert!(judge(&[1.003; MANY], &wide, DType::F32, coarse(4.0), 0.0).ratio < 1.0);
+        // The errors of many products partly cancel.
+        let sums = Some(Coarse { real: Real::Tf32, passed_on: 1.0, terms: 10_000 });
+        assert!(judge(&[1.0015; MANY], &wide, DType::F32, sums, 0.0).ratio < 1.0);
+        assert!(judge(&[1.003; MANY], &wide, DType::F32, sums, 0.0).ratio > 1.0);
         let few = |found: [f64; 2], error: f64| judge(&found, &expected(error), DType::F32, coarse(1.0), 0.0);
         assert!(few([1.01, 2.4e-3], 0.1).ratio < 1.0);
         let wrong = few([1.01, 2.4e-3], 1e-3);
@@ -221,7 +235,7 @@ mod tests {
     fn a_single_sum_beside_zeros_is_compared_with_its_own_bound() {
         type Coarsened = Bounded<24, 11>;
         let tf32 = |v: f64| f64::from(f32::from_bits(((v as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)));
-        let coarse = Some(Coarse { real: Real::Tf32, passed_on: 1.0 });
+        let coarse = Some(Coarse { real: Real::Tf32, passed_on: 1.0, terms: 24 });
         let (mut rng, mut farther) = (crate::model::Rng::new(480_123, 1), 0);
         for _ in 0..2000 {
             let factors: Vec<[f64; 2]> = (0..24).map(|_| [0; 2].map(|_| f64::from(rng.normal() as f32))).collect();

@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 
 /// A data set may take one part in this many of the free memory.
 const SHARE: u64 = 2;
+/// The number of launches that are made, of one step each, before launches of several steps are captured.
+const LAUNCHES_OF_ONE: u64 = 1;
 
 /// A compiled step with its device memory.
 pub(super) struct Step {
@@ -292,10 +294,10 @@ impl Step {
         if self.graphs.one().is_err() || data.watched.len() > MAX_WATCHED || needed > free / SHARE {
             return Ok(false);
         }
-        let Some((feed, graphs)) = DeviceFeed::new(&self.ops, &self.recording, &self.graphs, data)? else {
+        let Some((feed, graph)) = DeviceFeed::new(&self.ops, &self.recording, &self.graphs, data)? else {
             return Ok(false);
         };
-        self.graphs.keep_fed(graphs);
+        self.graphs.keep_fed(1, graph);
         self.feed = Some(Box::new(feed));
         Ok(true)
     }
@@ -318,6 +320,13 @@ impl Step {
     /// If the ledger finds that memory, graph or a live constant has changed since capture (then nothing was run), or a
     /// call fails.
     pub(super) fn launch(&mut self, first: u64, places: &[BatchPlace]) -> Result<(), ExecError> {
+        if self.feed.as_ref().is_some_and(|feed| feed.launched == LAUNCHES_OF_ONE) {
+            // The device runs the first step in the meantime.
+            match self.capture_several_fed() {
+                Err(ExecError::Gpu(why)) => log::warn!("each launch makes one step: {why}"),
+                other => other?,
+            }
+        }
         let graph = self.graphs.fed(places.len());
         match graph {
             Some(graph) => self.graphs.ledger.check(&self.ops, Role::Fed(places.len()), graph)?,
@@ -327,6 +336,21 @@ impl Step {
         self.begin()?;
         let Some(feed) = &mut self.feed else { return Err(ExecError::Gpu("no data set is on the device".into())) };
         Ok(feed.launch(&self.ops.gpu, graph, first, places)?)
+    }
+
+    /// Captures the launches of several steps that fetch their batches, if steps do.
+    ///
+    /// # Errors
+    /// If the driver or a library reports an error, or a graph is not the planned one.
+    pub(super) fn capture_several_fed(&mut self) -> Result<(), ExecError> {
+        self.ops.gpu.enter()?;
+        let Some(feed) = &self.feed else { return Ok(()) };
+        self.graphs.capture_several_fed(&self.ops, &self.recording, feed.all_launches())
+    }
+
+    /// The largest number of steps in a launch of steps that fetch their batches; 0 if steps do not.
+    pub(super) fn most_fed(&self) -> usize {
+        self.feed.as_ref().map_or(0, |_| self.graphs.most_fed())
     }
 
     /// The records of the oldest launch in flight, in order; waits only for that launch. Empty if none is in flight.
