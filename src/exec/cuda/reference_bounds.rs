@@ -171,9 +171,9 @@ const fn passed_on(kind: &OpKind) -> f64 {
 /// The number of elements from which on the errors of products have their average size.
 const MANY: usize = 32;
 
-/// As [`limit`]. For few elements, which may all be sums that nearly cancel, it is their bounds if these are wider. Many
-/// sums nearly cancel if training made them small. The errors of `terms` products are independent, so that the norm of
-/// their sum is about a third of the limit here: twice the bound, divided by the root of their number.
+/// As [`limit`]. For few elements, which may all be sums that nearly cancel, it is their bounds if these are wider.
+/// Many sums nearly cancel if training made them small. The errors of `terms` products are independent, so that the
+/// norm of their sum is about a third of the limit here: twice the bound, divided by the root of their number.
 fn limit_of<T: Judged>(moved: &[(f64, T)], Coarse { real, terms, .. }: Coarse) -> f64 {
     let bounds = length(moved.iter().map(|(_, e)| e.error()));
     let relative = bounds / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15);

@@ -4,14 +4,14 @@ use super::data::left_over;
 use crate::model::draw::Draw;
 use crate::model::layers::{ActivationLayer, BranchLayer, Dense, EarlyExit, Flatten, LayerType};
 use crate::model::{
-    Content, DataSource, DataSpec, LastBatch, LayerPath, LayerSpec, ListPath, Preset, SplitKind, check,
+    Content, DataSource, DataSpec, LastBatch, LayerPath, LayerSpec, ListPath, LossSpec, Preset, SplitKind, check,
 };
 use crate::tensor::Shape;
 
 /// The share of blocks that choose, and of other layers that are replaced by a branch, in networks whose layers choose.
 const BLOCK_SHARE: f64 = 0.6;
 const LAYER_SHARE: f64 = 0.2;
-/// The share of networks with scores for each token that learn texts of several lengths.
+/// The share of networks with an output for each token that learn texts of several lengths.
 const BUCKETS_SHARE: f64 = 0.5;
 /// The share of the lengths of a sample that are buckets.
 const LENGTH_SHARE: f64 = 0.3;
@@ -28,7 +28,7 @@ pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     let chooses = draw.coin(share);
     // Copies of the generator are used, so that these decisions do not change the choices of layers.
     let is_short = draw.clone().coin(share);
-    let output = draw_buckets(&mut draw.clone(), preset).unwrap_or_else(|| output.clone());
+    let output = draw_buckets(&mut draw.clone(), preset, output).unwrap_or_else(|| output.clone());
     if chooses {
         let_layers_choose(draw, preset, &output);
     }
@@ -37,33 +37,38 @@ pub(super) fn choose(draw: &mut Draw, preset: &mut Preset, output: &Shape) {
     }
 }
 
-/// Lets a network with scores for each token learn pieces of source code that have several lengths, if it stays valid;
-/// returns the new shape of its output.
-fn draw_buckets(draw: &mut Draw, preset: &mut Preset) -> Option<Shape> {
-    if !draw.coin(BUCKETS_SHARE) || !preset.loss.wants_classes() {
-        return None;
-    }
+/// Lets a network with an output for each token learn pieces of source code that have several lengths, if it stays
+/// valid; returns the new shape of its output.
+fn draw_buckets(draw: &mut Draw, preset: &mut Preset, output: &Shape) -> Option<Shape> {
     let mut text = preset.clone();
-    let ([input], Some(LayerSpec::Dense(last))) = (&mut text.input.inputs[..], text.layers.last_mut()) else {
-        return None;
-    };
+    let [input] = &mut text.input.inputs[..] else { return None };
     let (Content::Tokens { vocab }, &[whole]) = (&mut input.content, &input.shape.0[..]) else { return None };
-    (*vocab, last.units) = ((*vocab).max(ASCII), last.units.max(ASCII));
-    if !last.tied.is_empty() {
-        last.units = *vocab;
+    *vocab = (*vocab).max(ASCII);
+    if !draw.coin(BUCKETS_SHARE) || output.rank() != 2 || output.0[0] != whole {
+        return None;
     }
-    let output = Shape::from([whole, last.units]);
+    match text.layers.last_mut() {
+        Some(LayerSpec::Dense(last)) if !last.tied.is_empty() => last.units = *vocab,
+        Some(LayerSpec::Dense(last)) if preset.loss.wants_classes() => last.units = last.units.max(ASCII),
+        _ => {
+            let (units, bias) = (*vocab, draw.coin(0.5));
+            text.layers.push(LayerSpec::Dense(Dense { units, activation: None, bias, tied: String::new() }));
+        }
+    }
+    if !text.loss.wants_classes() {
+        text.loss = LossSpec::SOFTMAX_CROSS_ENTROPY;
+    }
     let mut buckets: Vec<usize> = (1..whole).filter(|_| draw.coin(LENGTH_SHARE)).collect();
     buckets.push(whole);
     text.data = Some(DataSpec { held_out: 0.1, split: SplitKind::Last, ..DataSpec::of(DataSource::SourceCode) });
     let model = check(&text).model?;
-    let is_valid = model.output == output && buckets.iter().all(|length| model.with_length(*length).is_ok());
-    if !is_valid || buckets.len() < 2 {
+    let has_lengths = buckets.iter().all(|length| model.with_length(*length).is_ok());
+    if !has_lengths || buckets.len() < 2 {
         return None;
     }
     text.data.iter_mut().for_each(|data| data.buckets.clone_from(&buckets));
     *preset = text;
-    Some(output)
+    Some(model.output)
 }
 
 /// Lets the last batch of an epoch be short, if the network stays valid.

@@ -12,13 +12,9 @@ use crate::select::target::CudaFacts;
 #[must_use]
 pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
     let t = real.cpp();
-    // Elements that one access moves if rows start at multiples of all of these.
-    let width = |multiples: &[usize]| vec_width(real, multiples.iter().copied().fold(0, greatest_divisor));
-    let of = |file, template, arguments: String, v: usize, bytes: usize| CustomKernel {
-        tail: format!("{}_{}_v0", real.name(), width_name(v)),
-        spec: KernelSpec::new(file, template, arguments),
-        work_bytes: 0,
-        cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US,
+    let width = |multiples: &[usize]| common_width(real, multiples);
+    let of = |file, template, arguments: String, v: usize, bytes: usize| {
+        moving(real, KernelSpec::new(file, template, arguments), v, bytes)
     };
     let bytes = kind.bytes_moved(real.size()) as usize;
     let take = |template, [n, positions, cols, at]: [usize; 4]| {
@@ -49,22 +45,7 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
             let kernel = of(KernelFile::Sequence, "Embedding", arguments, v, bytes);
             general(kernel, format!("{t}, ANY, ANY, ANY, {v}{any}"), &[rows, vocab, units, positions].map(|n| n as u64))
         }
-        &OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, units, accumulate }) if rows * units > 0 => {
-            let (v, numbers) = (width(&[units]), [rows, vocab, units].map(|n| n as u64));
-            let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
-            let kernel = of(KernelFile::Sequence, "EmbeddingBwd", arguments, v, bytes);
-            let kernel = general(kernel, format!("{t}, ANY, ANY, ANY, {v}, {accumulate}"), &numbers);
-            // For every row of the table, all tokens are scanned.
-            let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
-            let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
-            let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
-            let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
-            let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
-            let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
-            let several = CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel };
-            let any = format!("{t}, ANY, ANY, ANY, {v}, {each}, {accumulate}, {MOST_SUMS}");
-            return vec![one, general(several, any, &numbers)];
-        }
+        &OpKind::EmbeddingBwd(op) if op.rows * op.units > 0 => return embedding_bwd(real, op, bytes),
         &OpKind::AddSinusoids(ops::AddSinusoids { n, positions, cols }) if n * positions * cols > 0 => {
             let kernel = of(KernelFile::Sequence, "AddSinusoids", format!("{t}, {n}, {positions}, {cols}"), 1, bytes);
             general(kernel, format!("{t}, ANY, ANY, ANY"), &[n, positions, cols].map(|n| n as u64))
@@ -77,6 +58,36 @@ pub fn kernels(kind: &OpKind, real: Real, _: &CudaFacts) -> Vec<CustomKernel> {
         }
         _ => return Vec::new(),
     }]
+}
+
+/// Elements that one access moves if rows start at multiples of all of these.
+fn common_width(real: Real, multiples: &[usize]) -> usize {
+    vec_width(real, multiples.iter().copied().fold(0, greatest_divisor))
+}
+
+/// A kernel that moves this many bytes, `v` elements at a time.
+fn moving(real: Real, spec: KernelSpec, v: usize, bytes: usize) -> CustomKernel {
+    let tail = format!("{}_{}_v0", real.name(), width_name(v));
+    CustomKernel { tail, spec, work_bytes: 0, cost_us: LAUNCH_US + bytes as f64 / BYTES_PER_US }
+}
+
+/// The types for the gradient of a table: a block for each row of the table, or, where that is possible, for several.
+fn embedding_bwd(real: Real, op: ops::EmbeddingBwd, bytes: usize) -> Vec<CustomKernel> {
+    let ops::EmbeddingBwd { rows, vocab, units, accumulate } = op;
+    let (t, v, numbers) = (real.cpp(), common_width(real, &[units]), [rows, vocab, units].map(|n| n as u64));
+    let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {accumulate}");
+    let kernel = moving(real, KernelSpec::new(KernelFile::Sequence, "EmbeddingBwd", arguments), v, bytes);
+    let kernel = general(kernel, format!("{t}, ANY, ANY, ANY, {v}, {accumulate}"), &numbers);
+    // For every row of the table, all tokens are scanned.
+    let looks_us = |each: usize| (4 * vocab.div_ceil(each) * rows) as f64 / CACHED_BYTES_PER_US;
+    let one = CustomKernel { cost_us: kernel.cost_us + looks_us(1), ..kernel.clone() };
+    let Some(each) = rows_of_block(vocab, units) else { return vec![one] };
+    let arguments = format!("{t}, {rows}, {vocab}, {units}, {v}, {each}, {accumulate}");
+    let spec = KernelSpec::new(KernelFile::Sequence, "EmbeddingBwdRows", arguments);
+    let tail = format!("{}_rows{each}_{}_v0", real.name(), width_name(v));
+    let several = CustomKernel { tail, spec, cost_us: kernel.cost_us + looks_us(each), ..kernel };
+    let any = format!("{t}, ANY, ANY, ANY, {v}, {each}, {accumulate}, {MOST_SUMS}");
+    vec![one, general(several, any, &numbers)]
 }
 
 /// The template arguments of an embedding that adds positions, behind the width: of a specialised member, and of a

@@ -268,7 +268,7 @@ mod tests {
             format!(r#"{{"type": "dropout", "rate": 0.999}}, {norms}"#)
         };
         assert!(leaves("f32", Real::F32, &zeros(20)) && !leaves("f32", Real::F32, &zeros(4)));
-        // Powers whose squares, but not the powers themselves, are beyond the range, so that their variance is infinite.
+        // Powers whose squares are beyond the range, but not the powers themselves: their variance is infinite.
         let powers = |times: usize| {
             let square = r#"{"type": "parallel", "join": "multiply", "branches": [{"layers": []}, {"layers": []}]}"#;
             let norm = r#"{"type": "batch_norm"}"#;
