@@ -69,7 +69,7 @@ pub fn run(args: &VerifyArgs, count: u64) -> anyhow::Result<ExitCode> {
     let seconds = if args.anyway { ANYWAY } else { SECONDS };
     let run = RandomRun { count, first: args.seed, seconds, options };
     signals::finish_first("this check");
-    name_network_of_panics();
+    keep_network_of_panics(run.clone(), out.clone());
     let mut progress = Progress::new(count);
     let (mut kept, mut failed) = (Vec::new(), None);
     let report = verify_random(&run, |event| {
@@ -161,12 +161,18 @@ fn result_place(args: &VerifyArgs) -> anyhow::Result<Option<PathBuf>> {
     Ok(Some(place))
 }
 
-/// Makes a panic report the seed of its network, so that it can be repeated.
-fn name_network_of_panics() {
+/// Makes a panic report the seed of its network, so that it can be repeated, and write the network.
+fn keep_network_of_panics(run: RandomRun, out: Option<PathBuf>) {
     let explain = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let seed = RUNNING.load(Ordering::Relaxed);
         output::note(&format!("the network of `stepgraph verify --random 1 --seed {seed}` stopped the program"));
+        let name = format!("random-{seed}-stopped.json");
+        let path = out.as_ref().map_or_else(|| PathBuf::from(&name), |out| out.with_file_name(&name));
+        match write_atomic(&path, write_preset(&run.network(seed)).as_bytes()) {
+            Ok(()) => output::note(&format!("that network is in {}", path.display())),
+            Err(cause) => output::note(&format!("that network cannot be written to {}: {cause}", path.display())),
+        }
         explain(info);
     }));
 }

@@ -433,6 +433,14 @@ impl<'g> Lowerer<'g> {
         self.push(part)
     }
 
+    /// The part that [`Self::part`] made of these elements earlier.
+    pub fn part_made(&self, of: LValueId, start: usize, len: usize) -> Option<LValueId> {
+        let is_it = |value: &LValue| {
+            value.alias.is_some_and(|alias| alias.of == of && alias.start == start) && value.shape == Shape::from([len])
+        };
+        self.values.iter().position(is_it).map(|index| LValueId(index as u32))
+    }
+
     /// An unnamed intermediate like graph value `y`.
     pub fn partial(&mut self, y: ValueId, layout: Layout, what: &str) -> LValueId {
         let id = self.lower_value(y, layout);

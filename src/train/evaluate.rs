@@ -75,9 +75,9 @@ impl Evaluator {
         model: &Model,
         machine: &Machine,
         owner: &LentStep,
-        compiled: Option<Compiled>,
+        compiled: Option<Arc<Compiled>>,
     ) -> Result<Self, TrainError> {
-        let compiled = Arc::new(compiled.map_or_else(|| compiled_evaluation(model, machine), Ok)?);
+        let compiled = compiled.map_or_else(|| compiled_evaluation(model, machine).map(Arc::new), Ok)?;
         let key = GraphKey::of(&compiled);
         Self::over(key, compiled, owner)
     }

@@ -50,6 +50,7 @@ pub mod runs;
 mod sampling;
 mod schedule;
 mod session;
+mod session_evaluation;
 mod session_origin;
 mod session_recordings;
 mod spans;

@@ -1,6 +1,5 @@
 //! A training run: one network, its data and its memory. The owner calls it for each step.
 
-use super::answer_sums::Evaluation;
 use super::checkpoint::{Compared, Resumed};
 use super::evaluate::Evaluator;
 use super::moved::of_all_parameters;
@@ -8,6 +7,7 @@ use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, bring_up};
 use super::recipe::Recipe;
+use super::session_evaluation::{ComingEvaluation, evaluation_of};
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::training_step::{BatchMeans, TrainingStep};
@@ -39,6 +39,8 @@ pub struct Session {
     /// The key of its plan, computed when it is first needed.
     plan_key: OnceLock<PlanKey>,
     pub(super) evaluator: Option<Evaluator>,
+    /// The evaluation while it is recorded beside the first steps.
+    pub(super) coming: Option<ComingEvaluation>,
     /// The evaluation of a single sample, made when it is first needed, if a batch has more.
     pub(super) alone: Option<Evaluator>,
     pub(super) pool: Pool,
@@ -100,7 +102,8 @@ impl Session {
         refuse_eager(spec, &train)?;
         watch.report(ReadyStage::WarmUp);
         let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let evaluator = is_wanted.then(|| Evaluator::new(&model, &machine, train.last(), evaluation)).transpose()?;
+        let (evaluator, coming) =
+            if is_wanted { evaluation_of(spec, &model, train.last(), evaluation)? } else { (None, None) };
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
         let streams = can_stream(spec, &train) && watched.hold(&mut train, &feed)?;
@@ -115,6 +118,7 @@ impl Session {
             model,
             train,
             evaluator,
+            coming,
             alone: None,
             pool,
             feed,
@@ -371,72 +375,6 @@ impl Session {
             Some(id) => Ok(of_all_parameters(&step.compiled().plan.program, step.stored::<f32>(id)?)),
             None => Ok(Cow::Borrowed(&[])),
         }
-    }
-
-    /// Loss and accuracy on the held-out part; `None` if nothing is held out.
-    ///
-    /// # Errors
-    /// If there is too little memory for the evaluation.
-    pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
-        let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
-            return Ok(None);
-        };
-        if split.held_out.is_empty() {
-            return Ok(None);
-        }
-        let stored: Vec<_> = stored.views().collect();
-        evaluator.evaluate(&mut self.pool, &self.model, set, &stored, &split.held_out).map(Some)
-    }
-
-    /// Compiles the evaluation if none exists yet, because nothing is held out.
-    pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
-        if self.evaluator.is_none() {
-            let machine = self.train.compiled().selection.target.clone();
-            self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), None)?);
-        }
-        Ok(())
-    }
-
-    /// The evaluation of a single sample: with a batch of one, so that it is fast.
-    pub(super) fn alone(&mut self) -> Result<Option<(&mut Evaluator, &mut Pool)>, TrainError> {
-        let is_batch = self.model.batch == 1;
-        if is_batch {
-            self.make_evaluator()?;
-        } else if self.alone.is_none() {
-            let machine = self.train.compiled().selection.target.clone();
-            self.alone = Some(Evaluator::of_one(&self.model, &machine, self.train.last())?);
-        }
-        let own = if is_batch { &mut self.evaluator } else { &mut self.alone };
-        Ok(own.as_mut().map(|evaluator| (evaluator, &mut self.pool)))
-    }
-
-    /// Calls `each` with the network's outputs for one sample of each input, in logical order.
-    pub(super) fn answer_alone(
-        &mut self,
-        sample: Vec<data::Samples>,
-        each: impl FnOnce(&[f32]),
-    ) -> Result<(), TrainError> {
-        let Some((evaluator, pool)) = self.alone()? else { return Ok(()) };
-        evaluator.place(sample)?;
-        let step = evaluator.step_mut();
-        step.run(Executor::Replay, pool)?;
-        let output = step.compiled().plan.program.output;
-        let width = step.compiled().model.output.len();
-        each(&step.stored::<f32>(output)?[..width]);
-        Ok(())
-    }
-
-    /// The network's outputs for samples of the data set, `[indices.len(), output]`.
-    ///
-    /// # Errors
-    /// As [`Self::evaluate`].
-    pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
-        let mut out = Vec::new();
-        if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
-            let stored: Vec<_> = stored.views().collect();
-            evaluator.outputs(&mut self.pool, &stored, indices, |_, values| out.extend_from_slice(values))?;
-        }
-        Ok(out)
     }
 
     /// The parameters and running statistics, in logical shapes.

@@ -2,6 +2,7 @@
 
 use super::dispatch::Dispatch;
 use super::evaluate::Evaluator;
+use super::session_evaluation::ComingEvaluation;
 use super::{Names, RecordingPlans, RecordingsSeen, SeenStep, Session, StepDifference, TrainError};
 use crate::compile::Compiled;
 use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, StepVariant};
@@ -76,7 +77,8 @@ impl Session {
     #[must_use]
     pub fn recording_plans(&self) -> RecordingPlans {
         let trained = self.train.recordings().map(|(step, _)| step.compiled());
-        let evaluated = self.evaluator.as_ref().map(Evaluator::compiled);
+        let coming = self.coming.as_ref().map(ComingEvaluation::compiled);
+        let evaluated = self.evaluator.as_ref().map(Evaluator::compiled).or(coming);
         let kept = trained.chain(evaluated).map(|step| (GraphKey::of(step).to_string(), Arc::clone(step)));
         let planner = self.train.dispatch().map(|dispatch| Arc::clone(dispatch.planner()));
         RecordingPlans::new(kept.collect(), planner, &self.model)

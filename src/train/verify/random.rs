@@ -219,7 +219,7 @@ impl RandomRun {
     ) -> bool {
         for (proof, check, line) in failed {
             listen(RandomEvent::Shrinks { seed, check: &check });
-            let (smallest, is_smallest) = self.smallest(preset, seed, proof, &check, listen);
+            let (smallest, is_smallest) = self.smallest(preset, seed, (proof, &check, &line), listen);
             let layers = [preset, &smallest].map(|p| count(&p.layers));
             let (network, precision) = (preset.name.clone(), preset.precision);
             let failure = Failure { network, seed, precision, check, line, smallest, layers, is_smallest };
@@ -243,7 +243,13 @@ impl RandomRun {
     }
 
     /// The smallest network of which the check fails, and whether there was time to find it.
-    fn smallest(&self, preset: &Preset, seed: u64, proof: Proof, name: &str, listen: Listener<'_>) -> (Preset, bool) {
+    fn smallest(
+        &self,
+        preset: &Preset,
+        seed: u64,
+        (proof, name, line): (Proof, &str, &str),
+        listen: Listener<'_>,
+    ) -> (Preset, bool) {
         let (options, until) = (self.options(seed), Instant::now() + Duration::from_secs_f64(10.0 * self.seconds));
         let mut is_over = false;
         // An error may come from any check.
@@ -261,7 +267,7 @@ impl RandomRun {
                 !is_it
             });
             is_over |= matches!(ended, Ended::Asked);
-            fails || (name == ERROR && matches!(ended, Ended::Failed(_)))
+            fails || (name == ERROR && matches!(ended, Ended::Failed(error) if is_alike(line, &error.to_string())))
         });
         (smallest, !is_over)
     }
@@ -296,6 +302,12 @@ fn prove(
         Err(error) => Ended::Failed(error),
         Ok(_) => Ended::Done,
     }
+}
+
+/// Whether two errors are of one kind: what they say before the first colon, which does not depend on the network.
+fn is_alike(a: &str, b: &str) -> bool {
+    let kind = |text: &str| text.split_once(": ").map(|(kind, _)| kind.to_owned());
+    a == b || kind(a).is_some_and(|kind_of_a| kind(b) == Some(kind_of_a))
 }
 
 /// Why a check was skipped, without what belongs to one network alone.
@@ -415,6 +427,14 @@ mod tests {
         // Two runs that differ are a failure, whatever else there is.
         let both = vec![("two runs differ".into(), None), (NOT_FINITE.into(), None)];
         assert_eq!(run.verdict(&wild, 1, &Check::new(ENDURANCE, false, String::new()).detail(both)), Some(false));
+    }
+
+    #[test]
+    fn errors_of_one_kind_differ_in_what_follows_the_first_colon() {
+        let plan = |op: u32| format!("memory plan: the plan's referee: op {op} reads a value");
+        assert!(is_alike(&plan(3), &plan(7)));
+        assert!(!is_alike(&plan(3), "source, sample 0 does not fit the network: found the token 47"));
+        assert!(is_alike("no data", "no data") && !is_alike("no data", "no memory"));
     }
 
     #[test]

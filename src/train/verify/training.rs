@@ -178,12 +178,20 @@ impl ReplayHarness<'_> {
         self.session.feed.limit(self.session.model.accumulate).map(|limit| limit as u64)
     }
 
-    /// How long a step takes that is made op by op.
+    /// How long a step takes that is made op by op. Its batches are the first one repeatedly: later ones may be short.
     pub(super) fn one_step(&mut self) -> Result<Duration, TrainError> {
-        self.steps(Executor::Eager, 1)?;
-        let started = Instant::now();
-        self.steps(Executor::Eager, 1)?;
-        Ok(started.elapsed())
+        self.rewind()?;
+        let Session { train, pool, feed, .. } = &mut self.session;
+        feed.next(train)?;
+        let mut step = || -> Result<Duration, TrainError> {
+            let started = Instant::now();
+            for number in 0..train.batches() {
+                train.run_batch(number, Executor::Eager, pool)?;
+            }
+            Ok(started.elapsed())
+        };
+        step()?;
+        step()
     }
 
     /// The steps to make: past the end of an epoch, and on a GPU more than its log keeps and in launches of every

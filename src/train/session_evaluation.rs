@@ -1,0 +1,171 @@
+//! The evaluations of a session: on the held-out part, on samples by index, and on single samples. On a GPU, the step of
+//! the evaluation is recorded while the first steps run.
+
+use super::answer_sums::Evaluation;
+use super::evaluate::{Evaluator, compiled_evaluation};
+use super::{DataFeed, Purpose, Session, SessionSpec, TrainError};
+use crate::compile::Compiled;
+use crate::data;
+use crate::exec::cpu::Pool;
+use crate::exec::{Executor, GraphKey, LentStep, MemoryOf};
+use crate::model::Model;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+/// The evaluation of a run, which a thread records while the run trains. Dropping it waits for the thread.
+pub(super) struct ComingEvaluation {
+    compiled: Arc<Compiled>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ComingEvaluation {
+    /// Starts to record in the pool of `owner`; `None` if it has none.
+    ///
+    /// # Errors
+    /// If the system refuses to start a thread.
+    fn start(compiled: Arc<Compiled>, owner: &LentStep) -> Result<Option<Self>, TrainError> {
+        let Some(pool) = owner.pool().map(Arc::clone) else { return Ok(None) };
+        let (key, planned) = (GraphKey::of(&compiled), Arc::clone(&compiled));
+        let work = move || {
+            let id = pool.id_of(&key);
+            match pool.make(id, "evaluations need it", || Ok::<_, TrainError>(planned)) {
+                Ok(_) => pool.pin(&key, true),
+                // The evaluation that needs it tries again, and fails if it must.
+                Err(error) => log::warn!("the evaluation could not be recorded beside the run: {error}"),
+            }
+        };
+        let thread = Builder::new().name("stepgraph-evaluation".into()).spawn(work).map_err(TrainError::Thread)?;
+        Ok(Some(Self { compiled, thread: Some(thread) }))
+    }
+
+    /// Its planned step.
+    pub(super) const fn compiled(&self) -> &Arc<Compiled> {
+        &self.compiled
+    }
+
+    /// Waits until it is recorded.
+    fn wait(mut self) -> Arc<Compiled> {
+        self.join();
+        Arc::clone(&self.compiled)
+    }
+
+    fn join(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for ComingEvaluation {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+/// The evaluation over the parameters of `owner`, as it was compiled before, or compiled now. On a device, whose kernels
+/// take long to compile, a training run gets it later.
+///
+/// # Errors
+/// If it cannot be compiled or recorded, or there is too little memory.
+pub(super) fn evaluation_of(
+    spec: &SessionSpec,
+    model: &Model,
+    owner: &LentStep,
+    compiled: Option<Compiled>,
+) -> Result<(Option<Evaluator>, Option<ComingEvaluation>), TrainError> {
+    let machine = owner.compiled().selection.target.clone();
+    let mut compiled = compiled.map(Arc::new);
+    if owner.capabilities().memory == MemoryOf::Device && spec.purpose != Purpose::Predict {
+        // Kernels are timed before the run, which would disturb the times.
+        let planned = compiled.map_or_else(|| compiled_evaluation(model, &machine).map(Arc::new), Ok)?;
+        if let Some(coming) = ComingEvaluation::start(Arc::clone(&planned), owner)? {
+            return Ok((None, Some(coming)));
+        }
+        compiled = Some(planned);
+    }
+    Ok((Some(Evaluator::new(model, &machine, owner, compiled)?), None))
+}
+
+impl Session {
+    /// Loss and accuracy on the held-out part; `None` if nothing is held out.
+    ///
+    /// # Errors
+    /// If there is too little memory for the evaluation.
+    pub fn evaluate(&mut self) -> Result<Option<Evaluation>, TrainError> {
+        self.take_coming_evaluation()?;
+        let (Some(evaluator), DataFeed::Data { set, stored, split, .. }) = (&mut self.evaluator, &self.feed) else {
+            return Ok(None);
+        };
+        if split.held_out.is_empty() {
+            return Ok(None);
+        }
+        let stored: Vec<_> = stored.views().collect();
+        evaluator.evaluate(&mut self.pool, &self.model, set, &stored, &split.held_out).map(Some)
+    }
+
+    /// Waits for the evaluation that is recorded beside the run, if there is one.
+    fn take_coming_evaluation(&mut self) -> Result<(), TrainError> {
+        let Some(coming) = self.coming.take() else { return Ok(()) };
+        let machine = self.train.compiled().selection.target.clone();
+        let compiled = coming.wait();
+        let evaluator = Evaluator::new(&self.model, &machine, self.train.last(), Some(compiled))?;
+        if let Some(note) = evaluator.eager_note() {
+            log::warn!("{note}");
+        }
+        self.evaluator = Some(evaluator);
+        Ok(())
+    }
+
+    /// Compiles the evaluation if none exists yet, because nothing is held out.
+    pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
+        self.take_coming_evaluation()?;
+        if self.evaluator.is_none() {
+            let machine = self.train.compiled().selection.target.clone();
+            self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), None)?);
+        }
+        Ok(())
+    }
+
+    /// The evaluation of a single sample: with a batch of one, so that it is fast.
+    pub(super) fn alone(&mut self) -> Result<Option<(&mut Evaluator, &mut Pool)>, TrainError> {
+        let is_batch = self.model.batch == 1;
+        if is_batch {
+            self.make_evaluator()?;
+        } else if self.alone.is_none() {
+            let machine = self.train.compiled().selection.target.clone();
+            self.alone = Some(Evaluator::of_one(&self.model, &machine, self.train.last())?);
+        }
+        let own = if is_batch { &mut self.evaluator } else { &mut self.alone };
+        Ok(own.as_mut().map(|evaluator| (evaluator, &mut self.pool)))
+    }
+
+    /// Calls `each` with the network's outputs for one sample of each input, in logical order.
+    pub(super) fn answer_alone(
+        &mut self,
+        sample: Vec<data::Samples>,
+        each: impl FnOnce(&[f32]),
+    ) -> Result<(), TrainError> {
+        let Some((evaluator, pool)) = self.alone()? else { return Ok(()) };
+        evaluator.place(sample)?;
+        let step = evaluator.step_mut();
+        step.run(Executor::Replay, pool)?;
+        let output = step.compiled().plan.program.output;
+        let width = step.compiled().model.output.len();
+        each(&step.stored::<f32>(output)?[..width]);
+        Ok(())
+    }
+
+    /// The network's outputs for samples of the data set, `[indices.len(), output]`.
+    ///
+    /// # Errors
+    /// As [`Self::evaluate`].
+    pub fn predict(&mut self, indices: &[u32]) -> Result<Vec<f32>, TrainError> {
+        self.take_coming_evaluation()?;
+        let mut out = Vec::new();
+        if let (Some(evaluator), DataFeed::Data { stored, .. }) = (&mut self.evaluator, &self.feed) {
+            let stored: Vec<_> = stored.views().collect();
+            evaluator.outputs(&mut self.pool, &stored, indices, |_, values| out.extend_from_slice(values))?;
+        }
+        Ok(out)
+    }
+}
