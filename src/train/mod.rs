@@ -7,6 +7,7 @@ mod batch_file;
 mod batch_shape;
 pub mod capsule;
 mod checkpoint;
+mod coming_evaluation;
 mod data_feed;
 mod dispatch;
 mod edits_ahead;

@@ -1,13 +1,13 @@
 //! A training run: one network, its data and its memory. The owner calls it for each step.
 
 use super::checkpoint::{Compared, Resumed};
+use super::coming_evaluation::{ComingEvaluation, evaluation_of};
 use super::evaluate::Evaluator;
 use super::moved::of_all_parameters;
 use super::nan_guard::{Guard, parameters_are_finite};
 use super::plant;
 use super::preparation::{BroughtUp, bring_up};
 use super::recipe::Recipe;
-use super::session_evaluation::{ComingEvaluation, evaluation_of};
 use super::stopwatch::Stopwatch;
 use super::trained_on::TrainedOn;
 use super::training_step::{BatchMeans, TrainingStep};
@@ -101,9 +101,7 @@ impl Session {
         notes.extend(eager_note(spec.executor, &train));
         refuse_eager(spec, &train)?;
         watch.report(ReadyStage::WarmUp);
-        let is_wanted = feed.holds_out() || spec.purpose == Purpose::Predict;
-        let (evaluator, coming) =
-            if is_wanted { evaluation_of(spec, &model, train.last(), evaluation)? } else { (None, None) };
+        let (evaluator, coming) = evaluation_of(spec, &feed, &model, train.last(), evaluation)?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);
         let streams = can_stream(spec, &train) && watched.hold(&mut train, &feed)?;

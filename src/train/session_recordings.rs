@@ -1,8 +1,8 @@
 //! The report of a session about its recordings.
 
+use super::coming_evaluation::ComingEvaluation;
 use super::dispatch::Dispatch;
 use super::evaluate::Evaluator;
-use super::session_evaluation::ComingEvaluation;
 use super::{Names, RecordingPlans, RecordingsSeen, SeenStep, Session, StepDifference, TrainError};
 use crate::compile::Compiled;
 use crate::exec::{EagerSteps, Executor, GraphKey, PoolReport, StepVariant};
