@@ -21,6 +21,66 @@ struct ConvGeom {
     static_assert(
         (i64)N * H * W < (1ll << 31) - 256 && (i64)N * HO * WO < (1ll << 31) - 256 && WEIGHT < (1ll << 31) - 256,
         "positions are counted in int");
+    static constexpr bool FIXED = true;
+    static constexpr i64 results(int kind) { return kind == CONV_FORWARD ? Y : kind == CONV_BACKWARD_X ? X : WEIGHT; }
+    // How many neighbours one copy of each factor moves, a thread stores, and a thread of the second phase adds.
+    template <int KIND, class T> static constexpr int copied_a() {
+        return vec_width<T>(KIND == CONV_FORWARD ? CG : FG);
+    }
+    template <int KIND, class T> static constexpr int copied_b() {
+        return vec_width<T>(KIND == CONV_FORWARD ? TAPS * CG : CG);
+    }
+    template <class T> static constexpr int direct() { return CG == 1 && FG == 1 ? min_i(vec_width<T>(C), 4) : 1; }
+    static constexpr int stored(int kind) {
+        return (kind == CONV_FORWARD ? FG : kind == CONV_BACKWARD_X ? CG : TAPS * CG) % 4 == 0 ? 4 : 1;
+    }
+    static constexpr int added(int kind, bool bias) {
+        const i64 len = results(kind);
+        const int line = kind == CONV_FORWARD ? F : kind == CONV_BACKWARD_X ? C : TAPS * CG;
+        return len % 4 == 0 && (line % 4 == 0 || (!bias && len >= 65536)) ? 4 : 1;
+    }
+    // Whether offsets in the gathered image, or in y, need 64 bits.
+    static constexpr bool wide_image(int kind) {
+        return (kind == CONV_BACKWARD_X ? Y : X) + (i64)KH * DH * (W + WO) * C >= (1ll << 31) - 4096;
+    }
+    static constexpr bool wide_y() { return Y >= (1ll << 31) - 4096; }
+};
+
+// The geometry of general members, which read their sizes. They are compiled for strides and dilations, the widths that
+// a `ConvGeom` computes, and whether offsets need 64 bits.
+template <int SH_, int SW_, int DH_, int DW_, int A, int B, int STORED, int ADDED, bool WIDE> struct ConvAny {
+    static constexpr int SH = SH_, SW = SW_, DH = DH_, DW = DW_;
+    static constexpr bool FIXED = false;
+    // The host knows the number of results.
+    static constexpr i64 results(int) { return 0; }
+    template <int KIND, class T> static constexpr int copied_a() { return A; }
+    template <int KIND, class T> static constexpr int copied_b() { return B; }
+    template <class T> static constexpr int direct() { return A; }
+    static constexpr int stored(int) { return STORED; }
+    static constexpr int added(int, bool) { return ADDED; }
+    static constexpr bool wide_image(int) { return WIDE; }
+    static constexpr bool wide_y() { return WIDE; }
+};
+
+// The sizes of a geometry: constants, or the numbers 0 to 8 of the kernel's arguments. Number 7 holds the rows and
+// columns of the kernel and those of the padding, 16 bits each.
+template <class Geom, bool FIXED = Geom::FIXED> struct ConvSizes {
+    static constexpr int n = Geom::N, h = Geom::H, w = Geom::W, c = Geom::C, f = Geom::F, kh = Geom::KH, kw = Geom::KW,
+                         ph = Geom::PH, pw = Geom::PW, g = Geom::G, ho = Geom::HO, wo = Geom::WO, cg = Geom::CG,
+                         fg = Geom::FG, taps = Geom::TAPS;
+    constexpr ConvSizes() {}
+    __device__ __forceinline__ constexpr explicit ConvSizes(const Args&) {}
+};
+template <class Geom> struct ConvSizes<Geom, false> {
+    int n, h, w, c, f, kh, kw, ph, pw, g, ho, wo, cg, fg, taps;
+    __device__ __forceinline__ explicit ConvSizes(const Args& a)
+        : n((int)Number<ANY, 0>(a)), h((int)Number<ANY, 1>(a)), w((int)Number<ANY, 2>(a)), c((int)Number<ANY, 3>(a)),
+          f((int)Number<ANY, 4>(a)), g((int)Number<ANY, 8>(a)), ho((int)Number<ANY, 5>(a)), wo((int)Number<ANY, 6>(a)) {
+        const i64 window = Number<ANY, 7>(a);
+        kh = (int)(window & 0xffff), kw = (int)(window >> 16 & 0xffff), ph = (int)(window >> 32 & 0xffff),
+        pw = (int)(window >> 48 & 0xffff);
+        cg = c / g, fg = f / g, taps = kh * kw;
+    }
 };
 
 __host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : conv_gcd(b, a % b); }
@@ -39,24 +99,28 @@ template <class T> struct ConvResult<T, true> { typedef float Of; };
 //
 // The gradient of x is split into `CLASSES` = stride classes of positions with (position + padding) % stride ==
 // residue, because only the taps with the same residue contribute to them: kernels then skip all other taps.
-template <bool FORWARD, int IN, int OUT, int K, int S, int P, int D> struct ConvAxis {
-    static constexpr int CLASSES = FORWARD ? 1 : S, MOST = FORWARD ? OUT : ceil_div(IN, S), SIZE = FORWARD ? IN : OUT;
+//
+// `in` and `out` are the positions of x and y, `k` the taps of the kernel, `p` the padding.
+template <bool FORWARD, int S, int D> struct ConvAxis {
+    static constexpr int CLASSES = FORWARD ? 1 : S;
+    // Positions of the largest class.
+    static constexpr int most(int in, int out) { return FORWARD ? out : ceil_div(in, S); }
     static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
     static constexpr int TAP_STEP = FORWARD ? 1 : S / conv_gcd(S, D), OFFSET_STEP = FORWARD ? D : -(D / conv_gcd(S, D));
     int count, origin, out0, taps, tap0, offset0;
-    DEV ConvAxis of(int residue) {
+    DEV ConvAxis of(int residue, int in, int out, int k, int p) {
         ConvAxis axis;
         if constexpr (FORWARD) {
-            axis.count = OUT, axis.origin = -P, axis.out0 = 0, axis.taps = K, axis.tap0 = 0, axis.offset0 = 0;
+            axis.count = out, axis.origin = -p, axis.out0 = 0, axis.taps = k, axis.tap0 = 0, axis.offset0 = 0;
         } else {
             if constexpr (S == 1) residue = 0;
-            axis.origin = residue >= P ? 0 : (P - residue + S - 1) / S;
-            axis.out0 = axis.origin * S + residue - P;
-            axis.count = axis.out0 < IN ? (IN - 1 - axis.out0) / S + 1 : 0;
+            axis.origin = residue >= p ? 0 : (p - residue + S - 1) / S;
+            axis.out0 = axis.origin * S + residue - p;
+            axis.count = axis.out0 < in ? (in - 1 - axis.out0) / S + 1 : 0;
             int tap = 0;
             while (tap < TAP_STEP && tap * D % S != residue) ++tap;
             axis.tap0 = tap;
-            axis.taps = tap < TAP_STEP && tap < K ? (K - 1 - tap) / TAP_STEP + 1 : 0;
+            axis.taps = tap < TAP_STEP && tap < k ? (k - 1 - tap) / TAP_STEP + 1 : 0;
             axis.offset0 = -((tap * D - residue) / S);
         }
         return axis;
@@ -175,53 +239,56 @@ DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const flo
     conv_store(c + index, out);
 }
 
-// The second phase of a split sum: adds `SPLITS` partial results [SPLITS, LEN] of the work slot in a fixed order, and
-// applies the epilogue. A warp handles 32 V neighbouring elements and every GROUPS-th split; the sums of the GROUPS
-// warps with the same elements are added in shared memory.
-template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS> struct ConvReduce {
-    static constexpr int V = LEN % 4 == 0 && (LD % 4 == 0 || (!E::BIAS && LEN >= 65536)) ? 4 : 1, WARPS = THREADS / 32;
-    static constexpr int GROUPS = SPLITS >= 24 && WARPS % 12 == 0 ? 12
-        : SPLITS >= 16 && WARPS % 8 == 0 ? 8
-        : SPLITS >= 8 && WARPS % 4 == 0 ? 4
-        : SPLITS >= 4 && WARPS % 2 == 0 ? 2
-        : 1;
-    static constexpr int PER_BLOCK = WARPS / GROUPS * 32 * V, BLOCKS = ceil_div(LEN, PER_BLOCK),
-                         SMEM = WARPS * 32 * V * 4;
-    static_assert(WARPS % GROUPS == 0, "warps");
-    DEV void run(const Args& a, int block, char* smem) {
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % GROUPS;
-        const i64 index = (i64)block * PER_BLOCK + (warp / GROUPS * 32 + lane) * V;
-        const bool inside = index < LEN;
+// The second phase of a split sum: adds partial results [splits, len] of the work slot in a fixed order, and applies
+// the epilogue; lines of the result have `ld` elements. A warp handles 32 V neighbouring elements and every split of
+// its group; the sums of the warps with the same elements are added in shared memory.
+template <class E, class TO, bool ACC, int V, int THREADS> struct ConvReduce {
+    static constexpr int WARPS = THREADS / 32, SMEM = WARPS * 32 * V * 4;
+    // The number of warps with the same elements.
+    static constexpr int groups_of(int splits) {
+        return splits >= 24 && WARPS % 12 == 0 ? 12
+            : splits >= 16 && WARPS % 8 == 0   ? 8
+            : splits >= 8 && WARPS % 4 == 0    ? 4
+            : splits >= 4 && WARPS % 2 == 0    ? 2
+                                               : 1;
+    }
+    static constexpr int elements(int splits) { return WARPS / groups_of(splits) * 32 * V; }
+    static constexpr int blocks(i64 len, int splits) { return ceil_div(len, elements(splits)); }
+    DEV void run(const Args& a, int block, char* smem, i64 len, int ld, int splits) {
+        const int groups = groups_of(splits);
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % groups;
+        const i64 index = (i64)block * elements(splits) + (warp / groups * 32 + lane) * V;
+        const bool inside = index < len;
         const float* partial = a.at<float>(slots::product::WORK) + index;
         float sum[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
         if (inside) {
 #pragma unroll 8
-            for (int i = 0; i < ceil_div(SPLITS, GROUPS); ++i) {
-                const int s = group + i * GROUPS;
-                if (SPLITS % GROUPS == 0 || s < SPLITS) {
-                    const Vec<float, V> part = load<float, V>(partial + s * LEN);
+            for (int i = 0; i < (splits + groups - 1) / groups; ++i) {
+                const int s = group + i * groups;
+                if (splits % groups == 0 || s < splits) {
+                    const Vec<float, V> part = load<float, V>(partial + s * len);
 #pragma unroll
                     for (int v = 0; v < V; ++v) sum[v] += part.v[v];
                 }
             }
         }
-        if constexpr (GROUPS > 1) {
+        if (groups > 1) {
             float* scratch = (float*)smem;
 #pragma unroll
             for (int v = 0; v < V; ++v) scratch[(warp * V + v) * 32 + lane] = sum[v];
             __syncthreads();
             if (group == 0) {
 #pragma unroll
-                for (int other = 1; other < GROUPS; ++other)
+                for (int other = 1; other < groups; ++other)
 #pragma unroll
                     for (int v = 0; v < V; ++v) sum[v] += scratch[((warp + other) * V + v) * 32 + lane];
             }
         }
         if (inside && group == 0) {
             float bias[V];
-            conv_bias<E, V>(a, (int)(index % LD), bias);
+            conv_bias<E, V>(a, (int)(index % ld), bias);
             conv_finish<E, TO, ACC, V>(a, index, bias, sum);
         }
     }
@@ -239,48 +306,56 @@ template <class E, class TO, bool ACC, i64 LEN, int LD, int SPLITS, int THREADS>
 // Overwrites c, or adds to it if ACC (gradient of the weight, always float). Deterministic. Reads each factor about
 // once from memory, if neighbouring blocks share tiles in the second-level cache, and writes the result once (besides 2
 // SPLITS results of the work slot).
-template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, int SPLITS,
+template <int KIND, int MATH, class T, class Geom, int BM, int BN, int BKB, int WM, int WN, int STAGES, i64 SPLITS_,
     bool ACC, class E>
 struct ConvGemm {
-    using R = ConvAxis<KIND == CONV_FORWARD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
-    using Q = ConvAxis<KIND == CONV_FORWARD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
+    using S = ConvSizes<Geom>;
+    using R = ConvAxis<KIND == CONV_FORWARD, Geom::SH, Geom::DH>;
+    using Q = ConvAxis<KIND == CONV_FORWARD, Geom::SW, Geom::DW>;
     static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
     static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
     static constexpr int BK = BKB / (int)sizeof(T);
     // Channels of one tap in the sum, rows and columns of one group's product, the length of a line of the result, and
     // its number of elements.
-    static constexpr int CK = FWD ? Geom::CG : Geom::FG;
-    static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO;
+    static constexpr int channels(const S& s) { return FWD ? s.cg : s.fg; }
+    static constexpr int positions(const S& s) { return s.n * s.ho * s.wo; }
+    static constexpr int rows_of(const S& s) {
+        return BWD_W ? s.fg : s.n * R::most(s.h, s.ho) * Q::most(s.w, s.wo);
+    }
+    static constexpr int cols_of(const S& s) { return FWD ? s.fg : BWD_W ? s.taps * s.cg : s.cg; }
+    static constexpr int line_of(const S& s) { return FWD ? s.f : BWD_W ? s.taps * s.cg : s.c; }
+    static constexpr i64 len_of(const S& s) {
+        return FWD ? (i64)s.n * s.ho * s.wo * s.f : BWD_W ? (i64)s.f * s.taps * s.cg : (i64)s.n * s.h * s.w * s.c;
+    }
     static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
-    static constexpr int ROWS = BWD_W ? Geom::FG : Geom::N * R::MOST * Q::MOST;
-    static constexpr int COLS = FWD ? Geom::FG : BWD_W ? Geom::TAPS * Geom::CG : Geom::CG;
-    static constexpr int LD = FWD ? Geom::F : BWD_W ? COLS : Geom::C;
-    static constexpr i64 LEN = FWD ? Geom::Y : BWD_W ? Geom::WEIGHT : Geom::X;
-    static constexpr int ROW_TILES = ceil_div(ROWS, BM), COL_TILES = ceil_div(COLS, BN);
-    // Elements of one copy, which never spans two taps.
-    static constexpr int VA = BWD_W ? vec_width<T>(Geom::FG) : vec_width<T>(CK);
-    static constexpr int VB = FWD ? vec_width<T>(Geom::TAPS * Geom::CG) : vec_width<T>(Geom::CG);
+    static constexpr int row_tiles(const S& s) { return ceil_div(rows_of(s), BM); }
+    static constexpr int col_tiles(const S& s) { return ceil_div(cols_of(s), BN); }
+    // The ranges of a split sum: number 9.
+    using Splits = Number<SPLITS_, 9>;
+    static constexpr bool SPLIT = SPLITS_ != 1;
+    // Elements of one copy, which never spans two taps, of one store, and of a thread of the second phase.
+    static constexpr int VA = Geom::template copied_a<KIND, T>(), VB = Geom::template copied_b<KIND, T>();
     using TileA = ConvTile<T, BM, BK, !BWD_W>;
     using TileB = ConvTile<T, BN, BK, FWD>;
     static constexpr int STAGE_BYTES = TileA::BYTES + TileB::BYTES;
-    using Offset = typename ConvOffsetType<(
-        (FWD || BWD_W ? Geom::X : Geom::Y) + (i64)Geom::KH * Geom::DH * (Geom::W + Geom::WO) * Geom::C >=
-        (1ll << 31) - 4096)>::Of;
-    using OffsetY = typename ConvOffsetType<(Geom::Y >= (1ll << 31) - 4096)>::Of;
+    using Offset = typename ConvOffsetType<Geom::wide_image(KIND)>::Of;
+    using OffsetY = typename ConvOffsetType<Geom::wide_y()>::Of;
     // The location of a row of the product: its first tap in the gathered image (offset of group and image included),
     // and its offset in the result.
     struct alignas(16) Row { Offset base; int h, w, out; };
     using TO = typename ConvResult<T, BWD_W>::Of;
-    using Reduce = ConvReduce<E, TO, ACC, LEN, LD, SPLITS, THREADS>;
+    using Reduce = ConvReduce<E, TO, ACC, Geom::added(KIND, E::BIAS), THREADS>;
 
-    static constexpr int PHASES = SPLITS > 1 ? 2 : 1;
-    static constexpr int blocks(int phase) {
-        return phase == 0 ? SPLITS * Geom::G * CLASSES * ROW_TILES * COL_TILES : Reduce::BLOCKS;
+    static constexpr int PHASES = SPLIT ? 2 : 1;
+    static constexpr int blocks_of(const S& s, int splits, int phase) {
+        return phase == 0 ? splits * s.g * CLASSES * row_tiles(s) * col_tiles(s) : Reduce::blocks(len_of(s), splits);
     }
+    static constexpr int blocks(int phase) { return blocks_of(S(), (int)SPLITS_, phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of(S(a), (int)Splits(a), phase); }
     static constexpr int smem(int phase) {
         return phase == 0 ? STAGES * STAGE_BYTES + (BWD_W ? 0 : BM * (int)sizeof(Row)) : Reduce::SMEM;
     }
-    static constexpr long long WORK = SPLITS > 1 ? SPLITS * LEN * 4 : 0;
+    static constexpr long long WORK = SPLIT ? SPLITS_ * Geom::results(KIND) * 4 : 0;
     static_assert(
         THREADS % 32 == 0 && THREADS <= 512 && (BKB == 64 || BKB == 128) && (TENSOR || sizeof(T) == 4), "tile");
 
@@ -289,39 +364,50 @@ struct ConvGemm {
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) product(a, block, smem);
-        else Reduce::run(a, block, smem);
+        else {
+            const S s(a);
+            Reduce::run(a, block, smem, len_of(s), line_of(s), (int)Splits(a));
+        }
     }
 
+    // The axes of the image for a class of positions.
+    DEV R rows_in(const S& s, int kind) { return R::of(kind / Q::CLASSES, s.h, s.ho, s.kh, s.ph); }
+    DEV Q cols_in(const S& s, int kind) { return Q::of(kind % Q::CLASSES, s.w, s.wo, s.kw, s.pw); }
+
     DEV void product(const Args& a, int block, char* smem) {
-        const int col0 = block % COL_TILES * BN;
-        block /= COL_TILES;
-        const int row0 = block % ROW_TILES * BM;
-        block /= ROW_TILES;
+        const S s(a);
+        const int splits = (int)Splits(a), in_line = col_tiles(s), in_column = row_tiles(s);
+        const int col0 = block % in_line * BN;
+        block /= in_line;
+        const int row0 = block % in_column * BM;
+        block /= in_column;
         const int kind = block % CLASSES;
         block /= CLASSES;
-        const int group = block % Geom::G, split = block / Geom::G;
-        const R rows = R::of(kind / Q::CLASSES);
-        const Q cols = Q::of(kind % Q::CLASSES);
+        const int group = block % s.g, split = block / s.g;
+        const R rows = rows_in(s, kind);
+        const Q cols = cols_in(s, kind);
         // A class of positions may have fewer row tiles than the largest class, and it may have no taps.
-        const int sum = BWD_W ? POSITIONS : row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * CK : 0;
-        const int steps = (sum + BK - 1) / BK, each = (steps + SPLITS - 1) / SPLITS;
+        const int sum = BWD_W                              ? positions(s)
+            : row0 < s.n * rows.count * cols.count ? rows.taps * cols.taps * channels(s)
+                                                   : 0;
+        const int steps = (sum + BK - 1) / BK, each = (steps + splits - 1) / splits;
         const int first = min_i(split * each, steps), count = min_i(first + each, steps) - first;
 
         Row* const table = (Row*)(smem + STAGES * STAGE_BYTES);
         if constexpr (!BWD_W) {
-            for (int r = here(); r < BM; r += THREADS) table[r] = locate(row0 + r, group, rows, cols);
+            for (int r = here(); r < BM; r += THREADS) table[r] = locate(s, row0 + r, group, rows, cols);
             __syncthreads();
         }
         const auto fill = [&](int step) {
             char* stage = smem + step % STAGES * STAGE_BYTES;
             const int k0 = (first + step) * BK;
             if constexpr (BWD_W) {
-                fill_dy(a, (T*)stage, group, row0, k0);
-                fill_x(a, (T*)(stage + TileA::BYTES), group, col0, k0);
+                fill_dy(s, a, (T*)stage, group, row0, k0);
+                fill_x(s, a, (T*)(stage + TileA::BYTES), group, col0, k0);
             } else {
-                fill_image(a, (T*)stage, table, rows, cols, k0, sum);
-                if constexpr (FWD) fill_weight(a, (T*)(stage + TileA::BYTES), group, col0, k0);
-                else fill_weight_across(a, (T*)(stage + TileA::BYTES), group, col0, rows, cols, k0, sum);
+                fill_image(s, a, (T*)stage, table, rows, cols, k0, sum);
+                if constexpr (FWD) fill_weight(s, a, (T*)(stage + TileA::BYTES), group, col0, k0);
+                else fill_weight_across(s, a, (T*)(stage + TileA::BYTES), group, col0, rows, cols, k0, sum);
             }
         };
         constexpr int ACC_ROWS = TENSOR ? WM / 16 : WM, ACC_COLS = TENSOR ? WN / 8 : WN, ACC_EACH = TENSOR ? 4 : 1;
@@ -346,22 +432,22 @@ struct ConvGemm {
             else multiply_simt(acc, stage, stage + TileA::BYTES / sizeof(T));
         }
         copy_wait<0>();
-        if constexpr (TENSOR) finish_tensor(a, acc, table, group, split, row0, col0);
-        else finish_simt(a, acc, table, group, split, row0, col0);
+        if constexpr (TENSOR) finish_tensor(s, a, acc, table, group, split, row0, col0);
+        else finish_simt(s, a, acc, table, group, split, row0, col0);
     }
 
     // The row `m` of the product of one class of positions; rows beyond the last read only padding and are not stored.
-    DEV Row locate(int m, int group, const R& rows, const Q& cols) {
-        constexpr int LC = FWD ? Geom::C : Geom::F;
+    DEV Row locate(const S& s, int m, int group, const R& rows, const Q& cols) {
+        const int line = FWD ? s.c : s.f, high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
         const int per_image = rows.count * cols.count;
-        if (per_image == 0 || m >= Geom::N * per_image) return Row{0, -(1 << 30), 0, -1};
+        if (per_image == 0 || m >= s.n * per_image) return Row{0, -(1 << 30), 0, -1};
         const int n = m / per_image, at = m - n * per_image, i = at / cols.count, j = at - i * cols.count;
         Row row;
         row.h = rows.origin + i * R::STEP;
         row.w = cols.origin + j * Q::STEP;
-        row.base = (((Offset)n * R::SIZE + row.h) * Q::SIZE + row.w) * LC + group * CK;
-        constexpr int OUT_H = FWD ? Geom::HO : Geom::H, OUT_W = FWD ? Geom::WO : Geom::W;
-        row.out = (n * OUT_H + rows.out0 + i * R::OUT_STEP) * OUT_W + cols.out0 + j * Q::OUT_STEP;
+        row.base = (((Offset)n * high + row.h) * wide + row.w) * line + group * channels(s);
+        const int out_h = FWD ? s.ho : s.h, out_w = FWD ? s.wo : s.w;
+        row.out = (n * out_h + rows.out0 + i * R::OUT_STEP) * out_w + cols.out0 + j * Q::OUT_STEP;
         return row;
     }
 
@@ -386,92 +472,94 @@ struct ConvGemm {
 
     // Rows of the gathered image: x forward, dy backward. All copies of a thread in one step have the same tap and
     // channel.
-    DEV void fill_image(const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
-        constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG),
-                      LC = FWD ? Geom::C : Geom::F;
+    DEV void fill_image(
+        const S& s, const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
+        constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
         // If every step is within one tap, all threads have the same tap.
-        const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
+        const int each = channels(s), high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
+        const u32 tap = (u32)(each % BK == 0 ? k0 : k) / each, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
-        const T* from = a.at<T>(slots::product::A) + (((Offset)h * Q::SIZE + w) * LC + (k - (int)tap * CK));
+        const T* from =
+            a.at<T>(slots::product::A) + (((Offset)h * wide + w) * (FWD ? s.c : s.f) + (k - (int)tap * each));
         const bool inside = k < sum;
         conv_fill<T, VA, COUNT, BM % ALONG != 0>(
             [&](int c, bool& valid) {
                 const Row row = read_row(&table[BM % ALONG == 0 ? line + c * ALONG : min_i(line + c * ALONG, BM - 1)]);
-                valid = inside && (u32)(row.h + h) < (u32)R::SIZE && (u32)(row.w + w) < (u32)Q::SIZE;
+                valid = inside & ((u32)(row.h + h) < (u32)high) & ((u32)(row.w + w) < (u32)wide);
                 return from + row.base;
             },
             [&](int c) { return spot<TileA, BM, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Forward: filters by taps and channels, as they are stored in memory.
-    DEV void fill_weight(const Args& a, T* tile, int group, int col0, int k0) {
-        constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG), K = Geom::TAPS * Geom::CG;
+    DEV void fill_weight(const S& s, const Args& a, T* tile, int group, int col0, int k0) {
+        constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
-        const int slot = here() % SLOTS * VB, line = here() / SLOTS, k = k0 + slot;
-        const T* from = a.at<T>(slots::product::B) + ((group * Geom::FG + col0 + line) * K + k);
+        const int slot = here() % SLOTS * VB, line = here() / SLOTS, k = k0 + slot, all = s.taps * s.cg;
+        const T* from = a.at<T>(slots::product::B) + ((group * s.fg + col0 + line) * all + k);
         conv_fill<T, VB, COUNT, BN % ALONG != 0>(
             [&](int c, bool& valid) {
-                valid = k < K && col0 + line + c * ALONG < COLS;
-                return from + c * ALONG * K;
+                valid = (k < all) & (col0 + line + c * ALONG < s.fg);
+                return from + c * ALONG * all;
             },
             [&](int c) { return spot<TileB, BN, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Gradient of x: the lines of the tile are taps and filters, along a line are channels.
     DEV void fill_weight_across(
-        const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
+        const S& s, const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS;
         const T* from = a.at<T>(slots::product::B) + (col0 + slot);
-        const bool inside = col0 + slot < COLS;
+        const bool inside = col0 + slot < s.cg;
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
                 const int k = k0 + line + c * ALONG;
-                const u32 tap = (u32)(CK % BK == 0 ? k0 : k) / CK, i = tap / (u32)cols.taps,
+                const u32 tap = (u32)(s.fg % BK == 0 ? k0 : k) / s.fg, i = tap / (u32)cols.taps,
                           j = tap - i * (u32)cols.taps;
-                valid = inside && k < sum;
-                const int at = (rows.tap0 + (int)i * R::TAP_STEP) * Geom::KW + cols.tap0 + (int)j * Q::TAP_STEP;
-                return from + ((group * Geom::FG + k - (int)tap * CK) * Geom::TAPS + at) * Geom::CG;
+                valid = inside & (k < sum);
+                const int at = (rows.tap0 + (int)i * R::TAP_STEP) * s.kw + cols.tap0 + (int)j * Q::TAP_STEP;
+                return from + ((group * s.fg + k - (int)tap * s.fg) * s.taps + at) * s.cg;
             },
             [&](int c) { return spot<TileB, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // Gradient of the weight: the lines of both tiles are positions of y; along them are filters ...
-    DEV void fill_dy(const Args& a, T* tile, int group, int row0, int k0) {
+    DEV void fill_dy(const S& s, const Args& a, T* tile, int group, int row0, int k0) {
         constexpr int SLOTS = BM / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS;
-        const T* from = a.at<T>(slots::product::B) + ((OffsetY)(k0 + line) * Geom::F + group * Geom::FG + row0 + slot);
-        const bool inside = row0 + slot < ROWS;
+        const T* from = a.at<T>(slots::product::B) + ((OffsetY)(k0 + line) * s.f + group * s.fg + row0 + slot);
+        const bool inside = row0 + slot < s.fg;
         conv_fill<T, VA, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
-                valid = inside && k0 + line + c * ALONG < POSITIONS;
-                return from + (OffsetY)(c * ALONG) * Geom::F;
+                valid = inside & (k0 + line + c * ALONG < positions(s));
+                return from + (OffsetY)(c * ALONG) * s.f;
             },
             [&](int c) { return spot<TileA, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
 
     // ... and taps and channels of x; a thread's tap and channel never change.
-    DEV void fill_x(const Args& a, T* tile, int group, int col0, int k0) {
+    DEV void fill_x(const S& s, const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
-        const int tap = col / Geom::CG, i = tap / Geom::KW, h = i * Geom::DH - Geom::PH,
-                  w = (tap - i * Geom::KW) * Geom::DW - Geom::PW;
+        const int tap = col / s.cg, i = tap / s.kw, h = i * Geom::DH - s.ph,
+                  w = (tap - i * s.kw) * Geom::DW - s.pw;
         const T* from = a.at<T>(slots::product::A) +
-            (((Offset)h * Geom::W + w) * Geom::C + group * Geom::CG + col - tap * Geom::CG);
-        const bool inside = col < COLS;
+            (((Offset)h * s.w + w) * s.c + group * s.cg + col - tap * s.cg);
+        const bool inside = col < cols_of(s);
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
-                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(Geom::HO * Geom::WO),
-                          at = p - n * (u32)(Geom::HO * Geom::WO);
-                const u32 oh = at / (u32)Geom::WO, ow = at - oh * (u32)Geom::WO;
+                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(s.ho * s.wo),
+                          at = p - n * (u32)(s.ho * s.wo);
+                const u32 oh = at / (u32)s.wo, ow = at - oh * (u32)s.wo;
                 const int ih = (int)oh * Geom::SH, iw = (int)ow * Geom::SW;
-                valid = inside && p < (u32)POSITIONS && (u32)(ih + h) < (u32)Geom::H && (u32)(iw + w) < (u32)Geom::W;
-                return from + (((Offset)n * Geom::H + ih) * Geom::W + iw) * Geom::C;
+                valid = inside & (p < (u32)positions(s)) & ((u32)(ih + h) < (u32)s.h) & ((u32)(iw + w) < (u32)s.w);
+                return from + (((Offset)n * s.h + ih) * s.w + iw) * s.c;
             },
             [&](int c) { return spot<TileB, BK, ALONG>(tile, line + c * ALONG, slot); });
     }
@@ -547,23 +635,24 @@ struct ConvGemm {
 
     // The offset of a row of the result, or -1 if it is not stored; the offset of a column in it; and the store of V
     // elements. With splits, the second phase adds the bias.
-    DEV int place_row(const Row* table, int group, int row0, int r) {
-        if constexpr (BWD_W) return row0 + r < ROWS ? group * Geom::FG + row0 + r : -1;
+    DEV int place_row(const S& s, const Row* table, int group, int row0, int r) {
+        if constexpr (BWD_W) return row0 + r < s.fg ? group * s.fg + row0 + r : -1;
         else return table[r].out;
     }
-    DEV int place_col(int group, int col) { return BWD_W ? col : group * COLS + col; }
+    DEV int place_col(const S& s, int group, int col) { return BWD_W ? col : group * cols_of(s) + col; }
     template <int V> DEV void put_bias(const Args& a, int line, bool inside, float (&bias)[V]) {
 #pragma unroll
         for (int v = 0; v < V; ++v) bias[v] = 0.0f;
-        if constexpr (E::BIAS && SPLITS == 1) {
+        if constexpr (E::BIAS && !SPLIT) {
             if (inside) conv_bias<E, V>(a, line, bias);
         }
     }
     template <int V>
-    DEV void put(const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
-        const i64 index = (i64)row * LD + line;
-        if constexpr (SPLITS > 1) {
-            float* const part = a.at<float>(slots::product::WORK) + (split * LEN + index);
+    DEV void put(
+        const S& s, const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
+        const i64 index = (i64)row * line_of(s) + line;
+        if constexpr (SPLIT) {
+            float* const part = a.at<float>(slots::product::WORK) + (split * len_of(s) + index);
             if constexpr (V == 4) conv_store_global(part, sum);
             else part[0] = sum[0];
         } else {
@@ -572,14 +661,15 @@ struct ConvGemm {
     }
 
     template <class Acc>
-    DEV void finish_tensor(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+    DEV void finish_tensor(
+        const S& s, const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
         const int lane = here() % 32, warp = here() / 32, m = warp / (BN / WN) * WM + lane / 4,
                   n = col0 + warp % (BN / WN) * WN;
-        constexpr int V = COLS % 4 == 0 ? 4 : 1;
+        constexpr int V = Geom::stored(KIND);
         const bool odd = lane % 2 != 0;
         int row[TM * 2];
 #pragma unroll
-        for (int i = 0; i < TM * 2; ++i) row[i] = place_row(table, group, row0, m + i * 8);
+        for (int i = 0; i < TM * 2; ++i) row[i] = place_row(s, table, group, row0, m + i * 8);
 #pragma unroll
         for (int j = 0; j < TN; ++j)
 #pragma unroll
@@ -588,9 +678,9 @@ struct ConvGemm {
                 // values so that each has four columns of one tile.
                 const int col = n + j * 16 +
                     (V == 4 ? lane % 2 * 8 + lane % 4 / 2 * 4 : e / 2 * 8 + lane % 4 * 2 + e % 2),
-                          line = place_col(group, col);
+                          line = place_col(s, group, col);
                 float bias[V];
-                put_bias<V>(a, line, col < COLS, bias);
+                put_bias<V>(a, line, col < cols_of(s), bias);
 #pragma unroll
                 for (int i = 0; i < TM * 2; ++i) {
                     const float* left = &acc[i / 2][j * 2][i % 2 * 2];
@@ -604,7 +694,7 @@ struct ConvGemm {
                     } else {
                         sum[0] = e < 2 ? left[e] : right[e - 2];
                     }
-                    if (row[i] >= 0 && col < COLS) put<V>(a, split, row[i], line, bias, sum);
+                    if (row[i] >= 0 && col < cols_of(s)) put<V>(s, a, split, row[i], line, bias, sum);
                 }
             }
     }
@@ -669,20 +759,21 @@ struct ConvGemm {
     }
 
     template <class Acc>
-    DEV void finish_simt(const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
-        constexpr int V = !FWD && COLS % 4 == 0 ? 4 : 1;
+    DEV void finish_simt(
+        const S& s, const Args& a, Acc& acc, const Row* table, int group, int split, int row0, int col0) {
+        constexpr int V = FWD ? 1 : Geom::stored(KIND);
 #pragma unroll
         for (int j = 0; j < WN; j += V) {
-            const int col = col0 + col_of(j), line = place_col(group, col);
+            const int col = col0 + col_of(j), line = place_col(s, group, col);
             float bias[V];
-            put_bias<V>(a, line, col < COLS, bias);
+            put_bias<V>(a, line, col < cols_of(s), bias);
 #pragma unroll
             for (int i = 0; i < WM; ++i) {
-                const int row = place_row(table, group, row0, row_of(i));
+                const int row = place_row(s, table, group, row0, row_of(i));
                 float sum[V];
 #pragma unroll
                 for (int v = 0; v < V; ++v) sum[v] = acc[i][j + v][0];
-                if (row >= 0 && col < COLS) put<V>(a, split, row, line, bias, sum);
+                if (row >= 0 && col < cols_of(s)) put<V>(s, a, split, row, line, bias, sum);
             }
         }
     }
@@ -694,6 +785,7 @@ struct ConvGemm {
 // tiles * column tiles. Alignment: any. Overwrites. Deterministic.
 template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
     using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
+    using S = ConvSizes<Geom>;
     using R = typename Gemm::R;
     using Q = typename Gemm::Q;
     using Row = typename Gemm::Row;
@@ -702,24 +794,26 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     static constexpr int TAPS = FWD
         ? Geom::TAPS
         : min_i(Geom::KH, ceil_div(Geom::KH, R::TAP_STEP)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::TAP_STEP));
-    static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::CK, Gemm::BK), PER = ceil_div(STEPS, SLICES);
+    static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::channels(S()), Gemm::BK), PER = ceil_div(STEPS, SLICES);
     static constexpr int PHASES = 1, THREADS = 32 * SLICES, OWN_BYTES = max_i(PER * Gemm::STAGE_BYTES, BM * BN * 4);
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return Geom::G * Gemm::CLASSES * Gemm::ROW_TILES * Gemm::COL_TILES; }
+    static constexpr int blocks(int phase) { return Gemm::blocks(phase); }
     static constexpr int smem(int) { return SLICES * OWN_BYTES + BM * (int)sizeof(Row); }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const int col0 = block % Gemm::COL_TILES * BN;
-        block /= Gemm::COL_TILES;
-        const int row0 = block % Gemm::ROW_TILES * BM;
-        block /= Gemm::ROW_TILES;
+        constexpr S s;
+        constexpr int IN_LINE = Gemm::col_tiles(s), IN_COLUMN = Gemm::row_tiles(s);
+        const int col0 = block % IN_LINE * BN;
+        block /= IN_LINE;
+        const int row0 = block % IN_COLUMN * BM;
+        block /= IN_COLUMN;
         const int kind = block % Gemm::CLASSES, group = block / Gemm::CLASSES, slice = threadIdx.x / 32,
                   lane = threadIdx.x % 32;
-        const R rows = R::of(kind / Q::CLASSES);
-        const Q cols = Q::of(kind % Q::CLASSES);
-        const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::CK : 0;
+        const R rows = Gemm::rows_in(s, kind);
+        const Q cols = Gemm::cols_in(s, kind);
+        const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::channels(s) : 0;
         Row* const table = (Row*)(smem + SLICES * OWN_BYTES);
-        for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = Gemm::locate(row0 + r, group, rows, cols);
+        for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = Gemm::locate(s, row0 + r, group, rows, cols);
         __syncthreads();
         char* const own = smem + slice * OWN_BYTES;
 #pragma unroll
@@ -727,9 +821,9 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
             const int k0 = (slice * PER + i) * Gemm::BK;
             float* const stage = (float*)(own + i * Gemm::STAGE_BYTES);
             if (k0 >= sum) break;
-            Gemm::fill_image(a, stage, table, rows, cols, k0, sum);
-            if constexpr (FWD) Gemm::fill_weight(a, stage + Gemm::TileA::BYTES / 4, group, col0, k0);
-            else Gemm::fill_weight_across(a, stage + Gemm::TileA::BYTES / 4, group, col0, rows, cols, k0, sum);
+            Gemm::fill_image(s, a, stage, table, rows, cols, k0, sum);
+            if constexpr (FWD) Gemm::fill_weight(s, a, stage + Gemm::TileA::BYTES / 4, group, col0, k0);
+            else Gemm::fill_weight_across(s, a, stage + Gemm::TileA::BYTES / 4, group, col0, rows, cols, k0, sum);
         }
         copy_commit();
         float acc[4][4][1];
@@ -758,10 +852,11 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
             float total[1] = {0.0f};
 #pragma unroll
             for (int s = 0; s < SLICES; ++s) total[0] += ((const float*)(smem + s * OWN_BYTES))[at];
-            if (row < 0 || col >= Gemm::COLS) continue;
+            if (row < 0 || col >= Gemm::cols_of(s)) continue;
             float bias[1];
-            conv_bias<E, 1>(a, group * Gemm::COLS + col, bias);
-            conv_finish<E, float, false, 1>(a, (i64)row * Gemm::LD + group * Gemm::COLS + col, bias, total);
+            const int line = Gemm::place_col(s, group, col);
+            conv_bias<E, 1>(a, line, bias);
+            conv_finish<E, float, false, 1>(a, (i64)row * Gemm::line_of(s) + line, bias, total);
         }
     }
 };
@@ -914,15 +1009,17 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
     static constexpr int STAGES = min_i(6, 230000 / Taps::STAGE_BYTES), DEPTH = STAGES - 2;
     static_assert(DEPTH >= 1, "stages");
     using Reduce =
-        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
-    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? SPLITS * Taps::TILES : Reduce::blocks(Geom::WEIGHT, SPLITS);
+    }
     static constexpr int smem(int phase) { return phase == 0 ? STAGES * Taps::STAGE_BYTES + 1024 : Reduce::SMEM; }
     static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) product(a, block, smem);
-        else Reduce::run(a, block, smem);
+        else Reduce::run(a, block, smem, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS);
     }
     DEV void product(const Args& a, int block, char* smem) {
         smem += (1024 - shared_address(smem) % 1024) % 1024;
@@ -1005,9 +1102,11 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
     static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
     using Taps = ConvTaps<float, Geom, R, CT, THREADS>;
     using Reduce =
-        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS, THREADS>;
+        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
-    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * Taps::TILES : Reduce::BLOCKS; }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? SPLITS * Taps::TILES : Reduce::blocks(Geom::WEIGHT, SPLITS);
+    }
     static constexpr int smem(int phase) {
         return phase == 0 ? max_i(STAGES * Taps::STAGE_BYTES, TURNS > 1 ? 96 * 192 * 4 : 0) : Reduce::SMEM;
     }
@@ -1015,7 +1114,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) product(a, block, smem);
-        else Reduce::run(a, block, smem);
+        else Reduce::run(a, block, smem, Geom::WEIGHT, Geom::TAPS * Geom::C, SPLITS);
     }
     DEV void product(const Args& a, int block, char* smem) {
         const int c0 = block % Taps::C_TILES * CT, f0 = block / Taps::C_TILES % Taps::F_TILES * 64,
@@ -1178,10 +1277,13 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
     static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "thin");
     static constexpr bool RAGGED = CHUNKS % WARPS != 0 || Thin::LINES % CHUNK != 0 || Geom::HO % R != 0;
-    using Reduce = ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::WEIGHT, K, SPLITS, THREADS>;
+    using Reduce =
+        ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = 2;
     static constexpr int LINE = TILES * 8 + 1;
-    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * F_TILES : Reduce::BLOCKS; }
+    static constexpr int blocks(int phase) {
+        return phase == 0 ? SPLITS * F_TILES : Reduce::blocks(Geom::WEIGHT, SPLITS);
+    }
     static constexpr int smem(int phase) {
         return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM;
     }
@@ -1192,7 +1294,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         if constexpr (PHASE == 0) product(a, block, smem);
-        else Reduce::run(a, block, smem);
+        else Reduce::run(a, block, smem, Geom::WEIGHT, K, SPLITS);
     }
     // Lines of a unit that exist.
     DEV int lines_of(int unit) {
@@ -1414,26 +1516,32 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
 // Deterministic. Bytes moved past the first-level cache: both images once.
 template <int KIND, class T, class Geom, class E> struct ConvDirect {
     static constexpr bool FWD = KIND == CONV_FORWARD;
-    using R = ConvAxis<FWD, Geom::H, Geom::HO, Geom::KH, Geom::SH, Geom::PH, Geom::DH>;
-    using Q = ConvAxis<FWD, Geom::W, Geom::WO, Geom::KW, Geom::SW, Geom::PW, Geom::DW>;
-    static constexpr int V = Geom::CG == 1 && Geom::FG == 1 ? min_i(vec_width<T>(Geom::C), 4) : 1;
-    static constexpr int LD = FWD ? Geom::F : Geom::C, LC = FWD ? Geom::C : Geom::F, CK = FWD ? Geom::CG : Geom::FG,
-                         CN = FWD ? Geom::FG : Geom::CG;
-    static constexpr i64 LEN = FWD ? Geom::Y : Geom::X;
+    using S = ConvSizes<Geom>;
+    using R = ConvAxis<FWD, Geom::SH, Geom::DH>;
+    using Q = ConvAxis<FWD, Geom::SW, Geom::DW>;
+    static constexpr int V = Geom::template direct<T>();
+    static constexpr i64 len_of(const S& s) {
+        return FWD ? (i64)s.n * s.ho * s.wo * s.f : (i64)s.n * s.h * s.w * s.c;
+    }
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return ceil_div(LEN, THREADS * V); }
+    static constexpr int blocks(int) { return ceil_div(len_of(S()), THREADS * V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(len_of(S(a)), THREADS * V); }
     static constexpr int smem(int) { return 0; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        constexpr int OUT_H = FWD ? Geom::HO : Geom::H, OUT_W = FWD ? Geom::WO : Geom::W;
+        const S s(a);
+        const int out_h = FWD ? s.ho : s.h, out_w = FWD ? s.wo : s.w, in_h = FWD ? s.h : s.ho, in_w = FWD ? s.w : s.wo;
+        // Elements of a line of the result and of the gathered image, and channels of a group of each.
+        const int line = FWD ? s.f : s.c, gathered = FWD ? s.c : s.f, each = FWD ? s.cg : s.fg, own = FWD ? s.fg : s.cg;
         const i64 index = ((i64)block * THREADS + threadIdx.x) * V;
-        if (index >= LEN) return;
-        const int position = (int)(index / LD), ch = (int)(index - (i64)position * LD), n = position / (OUT_H * OUT_W);
-        const int oh = position / OUT_W - n * OUT_H, ow = position % OUT_W, group = ch / CN;
+        if (index >= len_of(s)) return;
+        const int position = (int)(index / line), ch = (int)(index - (i64)position * line),
+                  n = position / (out_h * out_w);
+        const int oh = position / out_w - n * out_h, ow = position % out_w, group = ch / own;
         // Position i of residue class `oh` of the gradient of x; the forward pass has one class.
-        const R rows = R::of(FWD ? 0 : (oh + Geom::PH) % Geom::SH);
-        const Q cols = Q::of(FWD ? 0 : (ow + Geom::PW) % Geom::SW);
+        const R rows = R::of(FWD ? 0 : (oh + s.ph) % Geom::SH, s.h, s.ho, s.kh, s.ph);
+        const Q cols = Q::of(FWD ? 0 : (ow + s.pw) % Geom::SW, s.w, s.wo, s.kw, s.pw);
         const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP,
                   w0 = cols.origin + (ow - cols.out0) / Q::OUT_STEP * Q::STEP;
         float sum[V];
@@ -1441,22 +1549,22 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
         for (int i = 0; i < rows.taps; ++i) {
             const int h = h0 + rows.offset0 + i * R::OFFSET_STEP;
-            if ((u32)h >= (u32)R::SIZE) continue;
+            if ((u32)h >= (u32)in_h) continue;
             for (int j = 0; j < cols.taps; ++j) {
                 const int w = w0 + cols.offset0 + j * Q::OFFSET_STEP;
-                if ((u32)w >= (u32)Q::SIZE) continue;
-                const int tap = (rows.tap0 + i * R::TAP_STEP) * Geom::KW + cols.tap0 + j * Q::TAP_STEP;
-                const T* from = a.at<T>(slots::product::A) + (((i64)n * R::SIZE + h) * Q::SIZE + w) * LC + group * CK;
+                if ((u32)w >= (u32)in_w) continue;
+                const int tap = (rows.tap0 + i * R::TAP_STEP) * s.kw + cols.tap0 + j * Q::TAP_STEP;
+                const T* from = a.at<T>(slots::product::A) + (((i64)n * in_h + h) * in_w + w) * gathered + group * each;
                 if constexpr (V > 1) {
                     const Vec<T, V> x = load<T, V>(from);
 #pragma unroll
                     for (int v = 0; v < V; ++v)
                         sum[v] = fmaf(to_float(x.v[v]),
-                            to_float(a.at<T>(slots::product::B)[(ch + v) * Geom::TAPS + tap]), sum[v]);
+                            to_float(a.at<T>(slots::product::B)[(ch + v) * s.taps + tap]), sum[v]);
                 } else {
-                    for (int c = 0; c < CK; ++c) {
-                        const int weight = FWD ? (ch * Geom::TAPS + tap) * Geom::CG + c
-                                               : ((group * Geom::FG + c) * Geom::TAPS + tap) * Geom::CG + ch % Geom::CG;
+                    for (int c = 0; c < each; ++c) {
+                        const int weight = FWD ? (ch * s.taps + tap) * s.cg + c
+                                               : ((group * s.fg + c) * s.taps + tap) * s.cg + ch % s.cg;
                         sum[0] = fmaf(to_float(from[c]), to_float(a.at<T>(slots::product::B)[weight]), sum[0]);
                     }
                 }
@@ -1472,43 +1580,57 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
 // position of its block's range; a thread accumulates HOLD of the filter's weights. Threads: 256. Blocks: SPLITS *
 // filters / 32 * weights of a filter / HOLD; the second phase adds the splits (WORK = SPLITS * weights * 4 bytes).
 // Overwrites or adds. Deterministic. Bytes moved: x and dy once for each HOLD weights of a filter.
-template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
-    static constexpr int K = Geom::TAPS * Geom::CG, HOLD = min_i(K, 9), CHUNKS = ceil_div(K, HOLD),
-                         COLUMNS = ceil_div(Geom::F, 32);
-    static constexpr int POSITIONS = Geom::N * Geom::HO * Geom::WO, EACH = ceil_div(POSITIONS, SPLITS);
-    static constexpr int PHASES = SPLITS > 1 ? 2 : 1, THREADS = 256, WARPS = THREADS / 32;
+template <class T, class Geom, i64 SPLITS_, bool ACC, int HOLD = min_i(Geom::TAPS * Geom::CG, 9)>
+struct ConvDirectBwdW {
+    using S = ConvSizes<Geom>;
+    using Splits = Number<SPLITS_, 9>;
+    static constexpr bool SPLIT = SPLITS_ != 1;
+    static constexpr int PHASES = SPLIT ? 2 : 1, THREADS = 256, WARPS = THREADS / 32;
     using E = Epilogue<false, NONE, false, NONE>;
-    using Reduce = ConvReduce<E, float, ACC, Geom::WEIGHT, K, SPLITS, THREADS>;
-    static constexpr long long WORK = SPLITS > 1 ? SPLITS * Geom::WEIGHT * 4 : 0;
-    static constexpr int blocks(int phase) { return phase == 0 ? SPLITS * CHUNKS * COLUMNS : Reduce::BLOCKS; }
+    using Reduce = ConvReduce<E, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
+    static constexpr long long WORK = SPLIT ? SPLITS_ * Geom::results(CONV_BACKWARD_W) * 4 : 0;
+    // Weights of a filter, and all of them; blocks across the filters, and across the weights of one.
+    static constexpr int own(const S& s) { return s.taps * s.cg; }
+    static constexpr i64 all(const S& s) { return (i64)s.f * own(s); }
+    static constexpr int columns(const S& s) { return ceil_div(s.f, 32); }
+    static constexpr int chunks(const S& s) { return ceil_div(own(s), HOLD); }
+    static constexpr int blocks_of(const S& s, int splits, int phase) {
+        return phase == 0 ? splits * chunks(s) * columns(s) : Reduce::blocks(all(s), splits);
+    }
+    static constexpr int blocks(int phase) { return blocks_of(S(), (int)SPLITS_, phase); }
+    DEV int blocks_for(const Args& a, int phase) { return blocks_of(S(a), (int)Splits(a), phase); }
     static constexpr int smem(int phase) { return phase == 0 ? THREADS * HOLD * 4 : Reduce::SMEM; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const S s(a);
+        const int splits = (int)Splits(a);
         if constexpr (PHASE == 1) {
-            Reduce::run(a, block, smem);
+            Reduce::run(a, block, smem, all(s), own(s), splits);
         } else {
+            const int positions = s.n * s.ho * s.wo, each = ceil_div(positions, splits), across = columns(s),
+                      down = chunks(s);
             const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-            const int f = block % COLUMNS * 32 + lane, k0 = block / COLUMNS % CHUNKS * HOLD,
-                      split = block / (COLUMNS * CHUNKS);
-            const int channel = f / Geom::FG * Geom::CG, end = min_i((split + 1) * EACH, POSITIONS);
+            const int f = block % across * 32 + lane, k0 = block / across % down * HOLD,
+                      split = block / (across * down);
+            const int channel = f / s.fg * s.cg, end = min_i((split + 1) * each, positions);
             float acc[HOLD];
 #pragma unroll
             for (int e = 0; e < HOLD; ++e) acc[e] = 0.0f;
-            if (f < Geom::F) {
-                for (int p = split * EACH + warp; p < end; p += WARPS) {
-                    const float dy = to_float(a.at<T>(slots::product::B)[(i64)p * Geom::F + f]);
-                    const int n = p / (Geom::HO * Geom::WO), at = p - n * (Geom::HO * Geom::WO), oh = at / Geom::WO,
-                              ow = at - oh * Geom::WO;
+            if (f < s.f) {
+                for (int p = split * each + warp; p < end; p += WARPS) {
+                    const float dy = to_float(a.at<T>(slots::product::B)[(i64)p * s.f + f]);
+                    const int n = p / (s.ho * s.wo), at = p - n * (s.ho * s.wo), oh = at / s.wo,
+                              ow = at - oh * s.wo;
 #pragma unroll
                     for (int e = 0; e < HOLD; ++e) {
-                        const int k = k0 + e, tap = k / Geom::CG, c = k - tap * Geom::CG, i = tap / Geom::KW,
-                                  j = tap - i * Geom::KW;
-                        const int h = oh * Geom::SH - Geom::PH + i * Geom::DH,
-                                  w = ow * Geom::SW - Geom::PW + j * Geom::DW;
-                        if (k < K && (u32)h < (u32)Geom::H && (u32)w < (u32)Geom::W)
+                        const int k = k0 + e, tap = k / s.cg, c = k - tap * s.cg, i = tap / s.kw,
+                                  j = tap - i * s.kw;
+                        const int h = oh * Geom::SH - s.ph + i * Geom::DH,
+                                  w = ow * Geom::SW - s.pw + j * Geom::DW;
+                        if (k < own(s) && (u32)h < (u32)s.h && (u32)w < (u32)s.w)
                             acc[e] = fmaf(dy,
                                 to_float(a.at<T>(
-                                    slots::product::A)[(((i64)n * Geom::H + h) * Geom::W + w) * Geom::C + channel + c]),
+                                    slots::product::A)[(((i64)n * s.h + h) * s.w + w) * s.c + channel + c]),
                                 acc[e]);
                     }
                 }
@@ -1518,14 +1640,14 @@ template <class T, class Geom, int SPLITS, bool ACC> struct ConvDirectBwdW {
             for (int e = 0; e < HOLD; ++e) scratch[(warp * HOLD + e) * 32 + lane] = acc[e];
             __syncthreads();
             for (int at = threadIdx.x; at < HOLD * 32; at += THREADS) {
-                const int e = at % HOLD, l = at / HOLD, filter = block % COLUMNS * 32 + l;
+                const int e = at % HOLD, l = at / HOLD, filter = block % across * 32 + l;
                 float sum[1] = {0.0f};
                 const float bias[1] = {0.0f};
 #pragma unroll
                 for (int w = 0; w < WARPS; ++w) sum[0] += scratch[(w * HOLD + e) * 32 + l];
-                if (filter >= Geom::F || k0 + e >= K) continue;
-                const i64 index = (i64)filter * K + k0 + e;
-                if constexpr (SPLITS > 1) a.at<float>(slots::product::WORK)[split * Geom::WEIGHT + index] = sum[0];
+                if (filter >= s.f || k0 + e >= own(s)) continue;
+                const i64 index = (i64)filter * own(s) + k0 + e;
+                if constexpr (SPLIT) a.at<float>(slots::product::WORK)[split * all(s) + index] = sum[0];
                 else conv_finish<E, float, ACC, 1>(a, index, bias, sum);
             }
         }

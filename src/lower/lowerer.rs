@@ -418,8 +418,14 @@ impl<'g> Lowerer<'g> {
         self.arranged(x, layout)
     }
 
-    /// A part of a value's memory: `len` elements from `start` on.
+    /// A part of a value's memory: `len` elements from `start` on. Parts of the same elements are one value.
     pub fn part(&mut self, of: LValueId, start: usize, len: usize, what: &str) -> LValueId {
+        let is_it = |value: &LValue| {
+            value.alias.is_some_and(|alias| alias.of == of && alias.start == start) && value.shape == Shape::from([len])
+        };
+        if let Some(index) = self.values.iter().position(is_it) {
+            return LValueId(index as u32);
+        }
         let value = self.lv(of);
         let part = LValue {
             name: format!("{}.{what}", value.name),
@@ -431,14 +437,6 @@ impl<'g> Lowerer<'g> {
             ..value.clone()
         };
         self.push(part)
-    }
-
-    /// The part that [`Self::part`] made of these elements earlier.
-    pub fn part_made(&self, of: LValueId, start: usize, len: usize) -> Option<LValueId> {
-        let is_it = |value: &LValue| {
-            value.alias.is_some_and(|alias| alias.of == of && alias.start == start) && value.shape == Shape::from([len])
-        };
-        self.values.iter().position(is_it).map(|index| LValueId(index as u32))
     }
 
     /// An unnamed intermediate like graph value `y`.

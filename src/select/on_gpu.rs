@@ -5,7 +5,7 @@ use super::selection::{Candidate, Choice, SelectError};
 use super::{cuda, least};
 use crate::lower::Program;
 use crate::ops::OpKind;
-use crate::select::target::{CudaFacts, Target};
+use crate::select::target::{CudaFacts, Kernels, Target};
 use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -40,6 +40,17 @@ impl Offers<'_> {
         match force {
             Some(number) => usable.get(number).or_else(|| usable.first()).copied(),
             None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
+        }
+    }
+
+    /// Refuses the offers that are not ready at once, if there are others.
+    fn keep_quick_ones(&mut self) {
+        if self.all.iter().any(|offer| offer.cost.is_ok() && offer.slow_start.is_none()) {
+            for offer in &mut self.all {
+                if let Some(why) = offer.slow_start {
+                    offer.cost = Err(why.to_owned());
+                }
+            }
         }
     }
 
@@ -91,7 +102,10 @@ impl<'a> Chooser<'a> {
             return Ok(Choice { bytes, ..choice.clone() });
         }
         let known = self.measured.gpu_times.and_then(|t| t.of(&op.kind, of));
-        let offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &self.gpu), known };
+        let mut offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &self.gpu), known };
+        if self.target.kernels == Kernels::General {
+            offers.keep_quick_ones();
+        }
         let Some((offer, cost_us)) = offers.best(self.measured.force) else {
             return Err(no_kernel(self.program, index, (self.target, self.gpu), &offers));
         };

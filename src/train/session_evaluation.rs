@@ -3,9 +3,11 @@
 use super::answer_sums::Evaluation;
 use super::evaluate::Evaluator;
 use super::{DataFeed, Session, TrainError};
+use crate::compile::Compiled;
 use crate::data;
 use crate::exec::Executor;
 use crate::exec::cpu::Pool;
+use std::sync::Arc;
 
 impl Session {
     /// Loss and accuracy on the held-out part; `None` if nothing is held out.
@@ -27,24 +29,24 @@ impl Session {
     /// Waits for the evaluation that is recorded beside the run, if there is one.
     fn take_coming_evaluation(&mut self) -> Result<(), TrainError> {
         let Some(coming) = self.coming.take() else { return Ok(()) };
-        let machine = self.train.compiled().selection.target.clone();
-        let compiled = coming.wait();
-        let evaluator = Evaluator::new(&self.model, &machine, self.train.last(), Some(compiled))?;
-        if let Some(note) = evaluator.eager_note() {
+        self.place_evaluator(Some(coming.wait()))?;
+        if let Some(note) = self.evaluator.as_ref().and_then(Evaluator::eager_note) {
             log::warn!("{note}");
         }
-        self.evaluator = Some(evaluator);
+        Ok(())
+    }
+
+    /// Places the evaluation as it was compiled before, or compiled now.
+    fn place_evaluator(&mut self, compiled: Option<Arc<Compiled>>) -> Result<(), TrainError> {
+        let machine = self.train.compiled().selection.target.clone();
+        self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), compiled)?);
         Ok(())
     }
 
     /// Compiles the evaluation if none exists yet, because nothing is held out.
     pub(super) fn make_evaluator(&mut self) -> Result<(), TrainError> {
         self.take_coming_evaluation()?;
-        if self.evaluator.is_none() {
-            let machine = self.train.compiled().selection.target.clone();
-            self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), None)?);
-        }
-        Ok(())
+        if self.evaluator.is_none() { self.place_evaluator(None) } else { Ok(()) }
     }
 
     /// The evaluation of a single sample: with a batch of one, so that it is fast.

@@ -98,13 +98,9 @@ fn plain(l: &mut Lowerer<'_>, id: ValueId) -> LValueId {
     l.arranged(value, Layout::Plain)
 }
 
-/// The first `len` elements of a value, which may be all of it. What was written as these elements is found again when
-/// a repeated layer adds to it.
+/// The first `len` elements of a value, which may be all of it.
 fn first_of(l: &mut Lowerer<'_>, id: LValueId, len: usize) -> LValueId {
-    if l.lv(id).shape.len() == len {
-        return id;
-    }
-    l.part_made(id, 0, len).unwrap_or_else(|| l.part(id, 0, len, "first"))
+    if l.lv(id).shape.len() == len { id } else { l.part(id, 0, len, "first") }
 }
 
 /// The elements of a value after the first `len`.

@@ -4,6 +4,7 @@
 //! steps of the sum take at least a barrier and the latency of shared memory, copies are narrow if there are few
 //! channels, and bytes must be moved.
 
+mod general;
 mod special;
 
 use super::speed::{BYTES_PER_US, LAUNCH_US};
@@ -12,6 +13,7 @@ use crate::select::cuda::custom::{CustomKernel, cpp_act};
 use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
+use general::any_splits;
 
 /// The largest number of candidates of any geometry for one operation.
 const MOST: usize = 4;
@@ -88,8 +90,9 @@ struct Problem<'a> {
     real: Real,
     tensor: bool,
     multiprocessors: usize,
-    /// The C++ type of the epilogue.
+    /// The C++ type of the epilogue, and whether it adds a bias.
     epilogue: String,
+    has_bias: bool,
     accumulate: bool,
     /// Elements that the epilogue moves in addition to the result.
     extra: usize,
@@ -138,6 +141,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             epilogue.save_z,
             cpp_act(epilogue.act_grad)
         ),
+        has_bias: epilogue.bias,
         accumulate,
         extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,
     };
@@ -323,14 +327,17 @@ impl Problem<'_> {
         let (math, unit) = if self.tensor { ("CONV_TENSOR", "mma") } else { ("CONV_SIMT", "simt") };
         let Tile { rows, cols, step_bytes, part_rows, part_cols, stages, .. } = *tile;
         let step = step_bytes / self.real.size();
-        let shape = format!("{rows}, {cols}, {step_bytes}, {part_rows}, {part_cols}, {stages}, {splits}");
+        let shape = format!("{rows}, {cols}, {step_bytes}, {part_rows}, {part_cols}, {stages}");
         let ends = format!("{}, {}", self.accumulate, self.epilogue);
-        CustomKernel {
+        let kernel = CustomKernel {
             tail: format!("{}_{unit}_{rows}x{cols}x{step}_k{splits}_v0", self.real.name()),
-            spec: spec("ConvGemm", format!("{kind}, {math}, {number}, {geometry}, {shape}, {ends}")),
+            spec: spec("ConvGemm", format!("{kind}, {math}, {number}, {geometry}, {shape}, {splits}, {ends}")),
             work_bytes: self.work_bytes(splits),
             cost_us,
-        }
+        };
+        let any = self.any_product(splits);
+        let of_splits = any_splits(splits);
+        self.with_general(kernel, splits, format!("{kind}, {math}, {number}, {any}, {shape}, {of_splits}, {ends}"))
     }
 
     /// The kernel without tiles, for groups of few channels.
@@ -341,26 +348,32 @@ impl Problem<'_> {
         let products = (positions * g.f * taps * group_c) as f64;
         let full = self.multiprocessors as f64 / 132.0;
         let (number, geometry) = self.types();
-        let (splits, spec, cost_us) = if self.kind == Kind::BackwardW {
+        let (splits, spec, any, cost_us) = if self.kind == Kind::BackwardW {
             let k = taps * group_c;
             let blocks = k.div_ceil(k.min(9)) * g.f.div_ceil(32);
             let wanted = (8 * self.multiprocessors).div_ceil(blocks).min(positions.div_ceil(32)).clamp(1, 256);
             let splits = positions.div_ceil(positions.div_ceil(wanted));
             let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
+            let any = self.any_geometry([1, 1, 1, self.added(splits)], false);
+            let any = format!("{number}, {any}, {}, {}, {}", any_splits(splits), self.accumulate, k.min(9));
             // Lanes beyond the last filter do no useful work.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
-            (splits, spec, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
+            (splits, spec, any, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
         } else {
             let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
             let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", self.epilogue));
-            (1, spec, products / (1.5e6 * full))
+            let is_depthwise = group_c == 1 && g.f == g.groups;
+            let width = if is_depthwise { copy_width(g.c, self.real.size()).min(4) } else { 1 };
+            let any = format!("{kind}, {number}, {}, {}", self.any_geometry([width, 1, 1, 1], false), self.epilogue);
+            (1, spec, any, products / (1.5e6 * full))
         };
-        CustomKernel {
+        let kernel = CustomKernel {
             tail: format!("{}_direct_k{splits}_v0", self.real.name()),
             spec,
             work_bytes: self.work_bytes(splits),
             cost_us: cost_us.max(self.memory_us()) + LAUNCH_US + 0.5,
-        }
+        };
+        self.with_general(kernel, splits, any)
     }
 
     /// The number of ranges of a sum over `units`, each of which makes `tiles` blocks: as many as fill the GPU once,

@@ -67,19 +67,39 @@ const POINTS: &str = "type, function, threads, loads under way";
 const WINDOW: &str = "type, window, stride, padding, vectors";
 const IMAGES: &[&str] = &["samples", "rows", "columns", "channels", "rows of the output", "columns of the output"];
 
+/// What general members of convolutions read. The window is the rows and columns of the kernel and of the padding, 16
+/// bits each.
+const CONV: [&str; 10] = [
+    "samples",
+    "rows",
+    "columns",
+    "channels",
+    "filters",
+    "rows of the output",
+    "columns of the output",
+    "window",
+    "groups",
+    "splits",
+];
+
 /// All of them.
 pub const FAMILIES: [KernelFamily; 84] = [
     family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
     family(Gemm, "GemmDirect", SIZES, &[]),
-    family(Conv, "ConvGemm", SIZES, &[]),
+    family(Conv, "ConvGemm", "type, product, tile, what follows, stride, dilation, vectors, one phase or two", &CONV),
     family(Conv, "ConvSliced", SIZES, &[]),
     family(Conv, "ConvWgmmaBwdW", SIZES, &[]),
     family(Conv, "ConvTapsBwdW", SIZES, &[]),
     family(Conv, "ConvThinBwdW", SIZES, &[]),
     family(Conv, "ConvThinForward", SIZES, &[]),
-    family(Conv, "ConvDirect", SIZES, &[]),
-    family(Conv, "ConvDirectBwdW", SIZES, &[]),
+    family(Conv, "ConvDirect", "type, product, what follows, stride, dilation, vectors", &CONV),
+    family(
+        Conv,
+        "ConvDirectBwdW",
+        "type, stride, dilation, weights a thread, vectors, one phase or two",
+        &CONV,
+    ),
     family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
     family(Norm, "BatchNorm", NORM, &BATCH_NORM),
     family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon"]),

@@ -53,6 +53,8 @@ pub(crate) struct Offer {
     pub tail: String,
     pub work_bytes: u64,
     pub cost: Result<f64, String>,
+    /// Why it is not ready at once in a network whose sizes are new, if it is not.
+    pub slow_start: Option<&'static str>,
 }
 
 /// All ways to run an operation on a GPU.
@@ -62,13 +64,16 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         .zip(0u8..)
         .map(|(code, i)| Offer {
             route: Route::Own(i),
-            tail: code.tail,
             work_bytes: code.work_bytes,
             cost: Ok(code.cost_us),
+            slow_start: (!code.spec.has_general()).then_some("it has no general member"),
+            tail: code.tail,
         })
         .collect();
     let refused = attention::refused(kind, real, gpu);
-    out.extend(refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why) }));
+    let refused =
+        refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why), slow_start: None });
+    out.extend(refused);
     let rest = epilogue_us(kind, real);
     // The library ranks its algorithms itself, and the ranking is often wrong, so several are offered and timed.
     let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {
@@ -82,6 +87,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 },
                 work_bytes,
                 cost: cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
+                slow_start: None,
             })
             .collect::<Vec<_>>()
     };
@@ -106,7 +112,9 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
             let has_derivative =
                 matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
             let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
-            out.extend(several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost));
+            let plans = several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost);
+            let slow_start = has_derivative.then_some("cuDNN compiles its plan");
+            out.extend(plans.into_iter().map(|plan| Offer { slow_start, ..plan }));
         }
         _ => {}
     }

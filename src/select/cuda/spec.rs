@@ -182,6 +182,12 @@ impl KernelSpec {
         Self { member: Member::Specialised { general: Some(Box::new(general)) }, ..self }
     }
 
+    /// Whether its family has a general member that does the same.
+    #[must_use]
+    pub const fn has_general(&self) -> bool {
+        matches!(self.member, Member::General { .. } | Member::Specialised { general: Some(_) })
+    }
+
     /// The requested member of its family, if it exists; otherwise this one.
     #[must_use]
     pub fn of(self, kernels: Kernels) -> Self {

@@ -306,8 +306,8 @@ fn prove(
 
 /// Whether two errors are of one kind: what they say before the first colon, which does not depend on the network.
 fn is_alike(a: &str, b: &str) -> bool {
-    let kind = |text: &str| text.split_once(": ").map(|(kind, _)| kind.to_owned());
-    a == b || kind(a).is_some_and(|kind_of_a| kind(b) == Some(kind_of_a))
+    let kinds = a.split_once(": ").zip(b.split_once(": "));
+    a == b || kinds.is_some_and(|((of_a, _), (of_b, _))| of_a == of_b)
 }
 
 /// Why a check was skipped, without what belongs to one network alone.

@@ -2,13 +2,16 @@
 //!
 //! A running error bound grows with the depth of a network. Behind several attentions or the steps of a recurrence, it
 //! can exceed the gradients, and a wrong gradient would be within it. Samples take its place there: the step runs
-//! again with the last digits of its parameters changed at random, and the differences show what rounding does.
+//! again with the last digits of its parameters and of every result changed at random, and the differences show what
+//! rounding does.
 
 use super::gradient_step::{trained, update_at};
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::model::{Model, ParamId, Rng};
+use crate::tensor::DType;
 use crate::train::TrainError;
+use std::sync::Arc;
 
 /// Steps with changed last digits.
 pub(super) const SAMPLES: usize = 8;
@@ -54,6 +57,29 @@ pub(super) fn is_useful(bound: f64, norm: f64) -> bool {
     bound <= USEFUL * norm
 }
 
+/// The values with their last digits changed at random.
+fn moved(values: &[f64], rng: &mut Rng) -> Vec<f64> {
+    values.iter().map(|v| v * (1.0 + rng.range(-1.0, 1.0) * f64::EPSILON)).collect()
+}
+
+/// Runs the first `until` operations of a step, and changes the last digits of what each of them writes. What survives
+/// the step is not changed: it may be an exact number, such as a learning rate.
+fn run_changed(step: &mut Step, until: usize, pool: &mut Pool, rng: &mut Rng) -> Result<(), TrainError> {
+    let compiled = Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
+    for (index, op) in program.ops.iter().enumerate().take(until) {
+        step.run_ops(index, index + 1, pool)?;
+        for id in op.writes() {
+            let is_kept = program.value(program.root(id).0).persistent;
+            if program.value(id).dtype == DType::F64 && !is_kept {
+                let changed = moved(&step.stored::<f64>(id)?, rng);
+                step.write(id, &changed)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Differences between a step and the same step with changed last digits.
 pub(super) struct Spread {
     loss: f64,
@@ -88,22 +114,22 @@ impl Spread {
         let (saved, until, loss) = (step.snapshot()?, update_at(step), step.find("loss")?);
         let ids: Vec<ParamId> = trained(model).collect();
         let start: Vec<Vec<f64>> = ids.iter().map(|p| step.param::<f64>(*p)).collect::<Result<_, _>>()?;
-        let mut run = |step: &mut Step| {
-            step.run_ops(0, until, pool)?;
+        let take_results = |step: &mut Step| {
             let grads: Vec<Vec<f64>> = ids.iter().map(|p| step.grad::<f64>(*p)).collect::<Result<_, _>>()?;
             let loss = step.stored::<f64>(loss)?[0];
             step.restore(&saved)?;
             Ok::<_, TrainError>((loss, grads))
         };
-        let (loss, grads) = run(step)?;
+        step.run_ops(0, until, pool)?;
+        let (loss, grads) = take_results(step)?;
         let mut rng = Rng::new(seed, 0x5B3D);
         let mut spread = Self { loss, losses: Vec::new(), grads: Vec::new() };
         for _ in 0..SAMPLES {
             for (p, start) in ids.iter().zip(&start) {
-                let moved: Vec<f64> = start.iter().map(|v| v * (1.0 + rng.range(-1.0, 1.0) * f64::EPSILON)).collect();
-                step.set_param(*p, &moved)?;
+                step.set_param(*p, &moved(start, &mut rng))?;
             }
-            let (moved_loss, moved) = run(step)?;
+            run_changed(step, until, pool, &mut rng)?;
+            let (moved_loss, moved) = take_results(step)?;
             let apart = |(a, b): (&Vec<f64>, &Vec<f64>)| a.iter().zip(b).map(|(a, b)| (a - b) as f32).collect();
             spread.losses.push(moved_loss - loss);
             spread.grads.push(moved.iter().zip(&grads).map(apart).collect());
