@@ -38,15 +38,20 @@ pub struct Target {
     pub kernels: Kernels,
 }
 
-/// Which member of its family is used for a GPU's kernel, if the family has both. The results are bitwise equal.
+/// Which kernels of a GPU are chosen, and which members of their families they are. Members of one family give bitwise
+/// equal results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kernels {
-    /// Compiled for the sizes of its operation; the fastest.
+    /// The fastest kernels, compiled for the sizes of their operations.
     #[default]
     Specialised,
-    /// Reads sizes from its arguments, so that it need not be compiled for a new size.
+    /// Kernels that read sizes from their arguments, so that they need not be compiled for a new size. Operations run
+    /// a specialised kernel only if no kernel for them has a general member.
     General,
+    /// The kernels that [`Self::General`] chooses, compiled for the sizes of their operations: they can replace general
+    /// ones with the same results.
+    Interchangeable,
 }
 
 impl Kernels {
@@ -55,7 +60,13 @@ impl Kernels {
         matches!(self, Self::Specialised)
     }
 
-    /// The kind with this name, `specialised` or `general`; an empty name is the default.
+    /// Whether kernels without a general member are chosen only if there is no other.
+    #[must_use]
+    pub const fn have_general_members(self) -> bool {
+        matches!(self, Self::General | Self::Interchangeable)
+    }
+
+    /// The kind with this name, `specialised`, `general` or `interchangeable`; an empty name is the default.
     ///
     /// # Errors
     /// For other names, a message.
@@ -63,7 +74,10 @@ impl Kernels {
         match name.trim() {
             "" | "specialised" => Ok(Self::Specialised),
             "general" => Ok(Self::General),
-            other => Err(format!("{other:?} is not a kind of kernels; write `specialised` or `general`")),
+            "interchangeable" => Ok(Self::Interchangeable),
+            other => {
+                Err(format!("{other:?} is not a kind of kernels; write `specialised`, `general` or `interchangeable`"))
+            }
         }
     }
 }
@@ -158,6 +172,7 @@ mod tests {
     #[test]
     fn kinds_of_kernels_have_names_and_others_are_refused() {
         assert_eq!(Kernels::named("general"), Ok(Kernels::General));
+        assert_eq!(Kernels::named(" interchangeable"), Ok(Kernels::Interchangeable));
         assert_eq!([Kernels::named(""), Kernels::named("specialised")], [const { Ok(Kernels::Specialised) }; 2]);
         assert!(Kernels::named("fast").unwrap_err().contains("\"fast\""));
     }

@@ -360,8 +360,8 @@ fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, V
     (state, reports, times, started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// General and specialised kernels give the same bits, eager and replayed; and a network that is prepared again reuses
-/// the process's kernels.
+/// General kernels and the specialised members of their families give the same bits, eager and replayed; and a network
+/// that is prepared again reuses the process's kernels.
 #[test]
 fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() {
     let machine = match gpu(0) {
@@ -380,9 +380,10 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
     for text in texts {
         for precision in PRECISIONS {
             let preset = Preset { precision, ..read_preset(text).unwrap() };
-            let general = machine.clone().with_kernels(Kernels::General);
+            let [general, specialised] =
+                [Kernels::General, Kernels::Interchangeable].map(|kernels| machine.clone().with_kernels(kernels));
             let [fast, cold, warm, eager] = [
-                (&machine, Executor::Replay),
+                (&specialised, Executor::Replay),
                 (&general, Executor::Replay),
                 (&general, Executor::Replay),
                 (&general, Executor::Eager),

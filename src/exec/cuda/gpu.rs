@@ -96,7 +96,11 @@ impl Gpu {
     /// Its name for the user, which shows if its kernels are general.
     #[must_use]
     pub fn label(&self) -> String {
-        let note = if self.members == Kernels::General { ", general kernels" } else { "" };
+        let note = match self.members {
+            Kernels::Specialised => "",
+            Kernels::General => ", general kernels",
+            Kernels::Interchangeable => ", interchangeable kernels",
+        };
         format!("cuda:{} ({}{note})", self.info.ordinal, self.info.name)
     }
 

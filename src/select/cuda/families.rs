@@ -94,12 +94,7 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Conv, "ConvThinBwdW", SIZES, &[]),
     family(Conv, "ConvThinForward", SIZES, &[]),
     family(Conv, "ConvDirect", "type, product, what follows, stride, dilation, vectors", &CONV),
-    family(
-        Conv,
-        "ConvDirectBwdW",
-        "type, stride, dilation, weights a thread, vectors, one phase or two",
-        &CONV,
-    ),
+    family(Conv, "ConvDirectBwdW", "type, stride, dilation, weights a thread, vectors, one phase or two", &CONV),
     family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
     family(Norm, "BatchNorm", NORM, &BATCH_NORM),
     family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon"]),

@@ -59,38 +59,8 @@ pub(crate) struct Offer {
 
 /// All ways to run an operation on a GPU.
 pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
-    let mut out: Vec<Offer> = custom_kernels(kind, real, gpu)
-        .into_iter()
-        .zip(0u8..)
-        .map(|(code, i)| Offer {
-            route: Route::Own(i),
-            work_bytes: code.work_bytes,
-            cost: Ok(code.cost_us),
-            slow_start: (!code.spec.has_general()).then_some("it has no general member"),
-            tail: code.tail,
-        })
-        .collect();
-    let refused = attention::refused(kind, real, gpu);
-    let refused =
-        refused.map(|(tail, why)| Offer { route: Route::Own(u8::MAX), tail, work_bytes: 0, cost: Err(why), slow_start: None });
-    out.extend(refused);
+    let mut out = own_offers(kind, real, gpu);
     let rest = epilogue_us(kind, real);
-    // The library ranks its algorithms itself, and the ranking is often wrong, so several are offered and timed.
-    let several = |route: fn(u8) -> Route, name: &str, count: u8, work_bytes: u64, cost: Result<f64, String>| {
-        (0..count)
-            .map(|i| Offer {
-                route: route(i),
-                tail: if i == 0 {
-                    format!("{}_{name}_v0", real.name())
-                } else {
-                    format!("{}_{name}_a{i}_v0", real.name())
-                },
-                work_bytes,
-                cost: cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
-                slow_start: None,
-            })
-            .collect::<Vec<_>>()
-    };
     match kind {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
@@ -100,7 +70,14 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 Err(why) => Err(why),
             };
             let count = if cost.is_ok() { LT_OFFERS } else { 1 };
-            out.extend(several(Route::Lt, "cublaslt", count, lt::workspace_bytes(gemm), cost));
+            let one = Offer {
+                route: Route::Lt(0),
+                tail: format!("{}_cublaslt", real.name()),
+                work_bytes: lt::workspace_bytes(gemm),
+                cost,
+                slow_start: None,
+            };
+            out.extend(several(&one, Route::Lt, count));
         }
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
             let cost = match dnn::dnn_supports(kind, real) {
@@ -112,13 +89,48 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
             let has_derivative =
                 matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
             let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
-            let plans = several(Route::Dnn, "cudnn", count, dnn::workspace_bytes(kind), cost);
-            let slow_start = has_derivative.then_some("cuDNN compiles its plan");
-            out.extend(plans.into_iter().map(|plan| Offer { slow_start, ..plan }));
+            let one = Offer {
+                route: Route::Dnn(0),
+                tail: format!("{}_cudnn", real.name()),
+                work_bytes: dnn::workspace_bytes(kind),
+                cost,
+                slow_start: has_derivative.then_some("cuDNN compiles its plan"),
+            };
+            out.extend(several(&one, Route::Dnn, count));
         }
         _ => {}
     }
     out
+}
+
+/// The custom kernels for an operation, and those that were refused.
+fn own_offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
+    let usable = custom_kernels(kind, real, gpu).into_iter().zip(0u8..).map(|(code, i)| Offer {
+        route: Route::Own(i),
+        work_bytes: code.work_bytes,
+        cost: Ok(code.cost_us),
+        slow_start: (!code.spec.has_general()).then_some("it has no general member"),
+        tail: code.tail,
+    });
+    let refused = attention::refused(kind, real, gpu).into_iter().map(|(tail, why)| Offer {
+        route: Route::Own(u8::MAX),
+        tail,
+        work_bytes: 0,
+        cost: Err(why),
+        slow_start: None,
+    });
+    usable.chain(refused).collect()
+}
+
+/// The first `count` algorithms of a library, which ranks them itself. The ranking is often wrong, so several are
+/// offered and timed.
+fn several(one: &Offer, route: fn(u8) -> Route, count: u8) -> impl Iterator<Item = Offer> {
+    (0..count).map(move |i| Offer {
+        route: route(i),
+        tail: if i == 0 { format!("{}_v0", one.tail) } else { format!("{}_a{i}_v0", one.tail) },
+        cost: one.cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
+        ..*one
+    })
 }
 
 /// The cost of the epilogue as separate passes after a library's product, in microseconds.
