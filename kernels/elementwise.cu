@@ -58,12 +58,21 @@ template <int N> DEV Vec<float, N> load_floats(const float* at) {
     }
 }
 
-// y = 0. Overwrites LEN elements of T; moves LEN * sizeof(T) bytes.
+// y = 0. Overwrites LEN elements of T; moves LEN * sizeof(T) bytes. y may be a part of a value that begins at any
+// element.
 template <class T, i64 LEN> struct Fill : Elementwise<Fill<T, LEN>, LEN, WIDE_V<T>> {
     using Slots = slots::fill;
     template <int N> struct In {};
     template <int N> DEV In<N> read(const Args&, i64) { return {}; }
-    template <int N> DEV void write(const Args& a, i64 at, In<N>) { store(a.at<T>(Slots::Y) + at, Vec<T, N>{}); }
+    template <int N> DEV void write(const Args& a, i64 at, In<N>) {
+        T* const y = a.at<T>(Slots::Y) + at;
+        if ((u64)y % sizeof(Vec<T, N>) == 0) {
+            store(y, Vec<T, N>{});
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) y[i] = T{};
+        }
+    }
 };
 
 // y = x: the transpose of samples of one row or one column. Overwrites; moves 2 * LEN * sizeof(T) bytes.

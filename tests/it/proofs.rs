@@ -1,15 +1,22 @@
 //! The checks of `verify` on correct networks: none may fail.
 
 use stepgraph::compile::{Options, compile};
+use stepgraph::exec::cuda::gpu;
 use stepgraph::ir::Share;
 use stepgraph::lower::Op;
 use stepgraph::model::{Preset, read_preset};
 use stepgraph::ops::OpKind;
+use stepgraph::select::Target;
 use stepgraph::train::{Proof, RandomRun, VerifyOptions, verify, verify_some};
 
-/// The failed checks of a preset, one on each line.
+/// The failed checks of a preset on the CPU, one on each line.
 fn failures(preset: &Preset, seed: u64) -> Vec<String> {
-    let options = VerifyOptions { replays: Some(20), threads: 2, seed, ..VerifyOptions::default() };
+    failures_on(None, preset, seed)
+}
+
+/// The failed checks of a preset on a machine, one on each line.
+fn failures_on(machine: Option<Target>, preset: &Preset, seed: u64) -> Vec<String> {
+    let options = VerifyOptions { replays: Some(20), threads: 2, machine, seed, ..VerifyOptions::default() };
     let report = match verify(preset, &options, |_| {}) {
         Ok(report) => report,
         Err(error) => return vec![format!("{}: {error}", preset.name)],
@@ -196,4 +203,37 @@ fn a_weight_that_layers_share_passes_every_check() {
         let failed = failures(&read_preset(&text).unwrap(), seed);
         assert!(failed.is_empty(), "{}", failed.join("\n"));
     }
+}
+
+/// Which of two equal values is the maximum depends on rounding, and so does the gradient behind it.
+#[test]
+fn maxima_of_values_that_differ_by_rounding_alone_pass() {
+    let text = r#"{"version": 1, "name": "maxima", "input": {"shape": [1, 2, 1], "batch": 2}, "layers": [
+        {"type": "dense", "units": 1, "bias": false}, {"type": "activation", "function": "relu"}, {"type": "rms_norm"},
+        {"type": "repeat", "times": 3, "layers": [
+            {"type": "max_pool2d", "size": [3, 1], "stride": 1, "padding": [1, 0]}, {"type": "dense", "units": 1}]},
+        {"type": "batch_norm", "eps": 1e-12}, {"type": "batch_norm"}, {"type": "batch_norm"}],
+        "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+    let failed = failures(&read_preset(text).unwrap(), 1_020_913);
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// Layers that choose, and sequences shorter than a table of positions: the gradient of its other rows is set to zero
+/// from an element on that no vector begins at.
+#[test]
+fn sequences_of_several_lengths_pass_on_every_path() {
+    let text = r#"{"version": 1, "name": "lengths", "input": {"type": "tokens", "shape": [5], "vocab": 128, "batch": 3},
+        "layers": [{"type": "embedding", "units": 3}, {"type": "position"},
+            {"type": "branch", "choose": {"by": "cycle", "values": [0, 1]},
+                "paths": [[{"type": "dense", "units": 3}], [{"type": "layer_norm"}]]},
+            {"type": "dense", "units": 128}],
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01},
+        "data": {"type": "source", "held_out": 0.1, "split": "last", "buckets": [1, 2, 3, 5]}}"#;
+    let preset = read_preset(text).unwrap();
+    let mut failed = failures(&preset, 1);
+    match gpu(0) {
+        Ok(gpu) => failed.extend(failures_on(Some(gpu.target()), &preset, 1)),
+        Err(why) => println!("the GPU is skipped: no CUDA device: {why}"),
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

@@ -21,8 +21,9 @@ const FURTHER: u64 = 4;
 
 /// Loss and gradients of the fast kernels against f64, from the same parameters and batch.
 ///
-/// Samples of rounding do not show what a ReLU does whose argument is zero but for rounding. If every element in `f32`
-/// is within its own bound and only norms are not, further batches decide: a wrong kernel is wrong for all of them.
+/// Samples of rounding do not show what a ReLU does whose argument is zero but for rounding, nor what a maximum of equal
+/// values does. If no element in `f32` exceeds its own bound and only norms are too large, further batches decide: a
+/// wrong kernel is wrong for all of them.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let (first, is_by_norms) = judged(model, options, |_, _| {})?;
     if !is_by_norms {
@@ -67,11 +68,11 @@ fn judged(
     let mut by_elements = false;
     for (index, (p, grad)) in found.iter().enumerate() {
         let unscaled: Vec<f64> = grad.iter().map(|g| f64::from(*g) / scale).collect();
-        let (found, is_by_length) = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
-        lengths += usize::from(is_by_length);
-        for (place, own) in found.into_iter().enumerate() {
+        let Compared { elements, whole } = tensor(&mut by_length, &small.param(*p).name, index, &unscaled)?;
+        lengths += usize::from(whole.is_some());
+        by_elements |= elements.as_ref().is_some_and(|own| own.ratio > 1.0);
+        for own in elements.into_iter().chain(whole) {
             if own.ratio > 1.0 {
-                by_elements |= place == 0;
                 failures.push((own.text.clone(), Some(culprit(&small, *p))));
             }
             worst.join(own);
@@ -98,13 +99,14 @@ fn judged(
     Ok((check, !passed && !by_elements && real == Real::F32))
 }
 
-/// Compares a gradient with its bounds, by its norm, or both; true if by its norm.
-fn tensor(
-    by_length: &mut ByLength<'_>,
-    name: &str,
-    index: usize,
-    unscaled: &[f64],
-) -> Result<(Vec<Worst>, bool), TrainError> {
+/// A gradient compared with the bounds of its elements, by its norm, or both.
+struct Compared {
+    elements: Option<Worst>,
+    whole: Option<Worst>,
+}
+
+/// Compares a gradient.
+fn tensor(by_length: &mut ByLength<'_>, name: &str, index: usize, unscaled: &[f64]) -> Result<Compared, TrainError> {
     let exact = by_length.exact;
     let mut own = Worst::default();
     for (i, (g, bound)) in unscaled.iter().zip(&exact.grads[index]).enumerate() {
@@ -112,14 +114,14 @@ fn tensor(
     }
     let is_needed = by_length.is_needed(index);
     if !is_needed && (own.ratio <= 1.0 || exact.undecided == 0) {
-        return Ok((vec![own], false));
+        return Ok(Compared { elements: Some(own), whole: None });
     }
     let (error, allowed) = by_length.judge(index, unscaled)?;
     let text = format!("{name}: norm of the difference, relative: {}", error_text(error, allowed));
     let whole = Worst { ratio: ratio(error, allowed), text };
     // In `f32`, elements that have a bound must keep to it beside others that have none.
     let keeps_bounds = by_length.real == Real::F32 && is_needed && exact.undecided == 0;
-    Ok((if keeps_bounds { vec![own, whole] } else { vec![whole] }, true))
+    Ok(Compared { elements: keeps_bounds.then_some(own), whole: Some(whole) })
 }
 
 /// The seed of a batch in which rounding decides no maximum, where one is found in a few draws, and its exact

@@ -35,7 +35,7 @@ pub(super) fn other_lengths(preset: &Preset, model: &Model, options: &VerifyOpti
     listed.iter().copied().filter(|length| Some(*length) != model.length()).collect()
 }
 
-/// A check of the network, together with the same check of it for sequences of each of these lengths.
+/// A check of the network, together with the same check of it for sequences of each of these lengths, on every path.
 ///
 /// # Errors
 /// As the check, and where the network does not take a length.
@@ -50,7 +50,7 @@ pub(super) fn with_lengths(
     }
     let of_lengths = over_each(lengths, true, "length", LONG, |&length| {
         let shape = BatchShape { rows: model.batch, length: Some(length) };
-        Ok((format!("length {length}"), check(&shape.of(model)?)?))
+        Ok((format!("length {length}"), over_paths(&shape.of(model)?, &check)?))
     })?;
     let checks = vec![("the whole length".to_owned(), whole), ("buckets".to_owned(), of_lengths)];
     Ok(joined("the whole length and those of buckets", checks))
