@@ -21,9 +21,9 @@ const FURTHER: u64 = 4;
 
 /// Loss and gradients of the fast kernels against f64, from the same parameters and batch.
 ///
-/// Samples of rounding do not show what a ReLU does whose argument is zero but for rounding, nor what a maximum of equal
-/// values does. If no element in `f32` exceeds its own bound and only norms are too large, further batches decide: a
-/// wrong kernel is wrong for all of them.
+/// Samples of rounding do not show what a ReLU does whose argument is zero but for rounding, or a maximum of equal
+/// values. If no element in `f32` exceeds its own bound and only norms are too large, further batches decide: a wrong
+/// kernel is wrong for all of them.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let (first, is_by_norms) = judged(model, options, |_, _| {})?;
     if !is_by_norms {
