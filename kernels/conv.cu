@@ -82,6 +82,15 @@ template <class Geom> struct ConvSizes<Geom, false> {
         cg = c / g, fg = f / g, taps = kh * kw;
     }
 };
+// Elements of the result of a product, and of one of its lines.
+template <int KIND, class S> __host__ __device__ constexpr i64 conv_results(const S& s) {
+    return KIND == CONV_FORWARD  ? (i64)s.n * s.ho * s.wo * s.f
+        : KIND == CONV_BACKWARD_X ? (i64)s.n * s.h * s.w * s.c
+                                  : (i64)s.f * s.taps * s.cg;
+}
+template <int KIND, class S> __host__ __device__ constexpr int conv_line(const S& s) {
+    return KIND == CONV_FORWARD ? s.f : KIND == CONV_BACKWARD_X ? s.c : s.taps * s.cg;
+}
 
 __host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : conv_gcd(b, a % b); }
 
@@ -315,25 +324,20 @@ struct ConvGemm {
     static constexpr bool TENSOR = MATH == CONV_TENSOR, BWD_W = KIND == CONV_BACKWARD_W, FWD = KIND == CONV_FORWARD;
     static constexpr int THREADS = BM / WM * (BN / WN) * (TENSOR ? 32 : 1);
     static constexpr int BK = BKB / (int)sizeof(T);
-    // Channels of one tap in the sum, rows and columns of one group's product, the length of a line of the result, and
-    // its number of elements.
+    // Channels of one tap in the sum, positions of y, rows and columns of one group's product.
     static constexpr int channels(const S& s) { return FWD ? s.cg : s.fg; }
     static constexpr int positions(const S& s) { return s.n * s.ho * s.wo; }
     static constexpr int rows_of(const S& s) {
         return BWD_W ? s.fg : s.n * R::most(s.h, s.ho) * Q::most(s.w, s.wo);
     }
     static constexpr int cols_of(const S& s) { return FWD ? s.fg : BWD_W ? s.taps * s.cg : s.cg; }
-    static constexpr int line_of(const S& s) { return FWD ? s.f : BWD_W ? s.taps * s.cg : s.c; }
-    static constexpr i64 len_of(const S& s) {
-        return FWD ? (i64)s.n * s.ho * s.wo * s.f : BWD_W ? (i64)s.f * s.taps * s.cg : (i64)s.n * s.h * s.w * s.c;
-    }
     static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
     static constexpr int row_tiles(const S& s) { return ceil_div(rows_of(s), BM); }
     static constexpr int col_tiles(const S& s) { return ceil_div(cols_of(s), BN); }
     // The ranges of a split sum: number 9.
     using Splits = Number<SPLITS_, 9>;
     static constexpr bool SPLIT = SPLITS_ != 1;
-    // Elements of one copy, which never spans two taps, of one store, and of a thread of the second phase.
+    // Elements of one copy, which never spans two taps.
     static constexpr int VA = Geom::template copied_a<KIND, T>(), VB = Geom::template copied_b<KIND, T>();
     using TileA = ConvTile<T, BM, BK, !BWD_W>;
     using TileB = ConvTile<T, BN, BK, FWD>;
@@ -348,7 +352,8 @@ struct ConvGemm {
 
     static constexpr int PHASES = SPLIT ? 2 : 1;
     static constexpr int blocks_of(const S& s, int splits, int phase) {
-        return phase == 0 ? splits * s.g * CLASSES * row_tiles(s) * col_tiles(s) : Reduce::blocks(len_of(s), splits);
+        return phase == 0 ? splits * s.g * CLASSES * row_tiles(s) * col_tiles(s)
+                          : Reduce::blocks(conv_results<KIND>(s), splits);
     }
     static constexpr int blocks(int phase) { return blocks_of(S(), (int)SPLITS_, phase); }
     DEV int blocks_for(const Args& a, int phase) { return blocks_of(S(a), (int)Splits(a), phase); }
@@ -366,7 +371,7 @@ struct ConvGemm {
         if constexpr (PHASE == 0) product(a, block, smem);
         else {
             const S s(a);
-            Reduce::run(a, block, smem, len_of(s), line_of(s), (int)Splits(a));
+            Reduce::run(a, block, smem, conv_results<KIND>(s), conv_line<KIND>(s), (int)Splits(a));
         }
     }
 
@@ -387,9 +392,8 @@ struct ConvGemm {
         const R rows = rows_in(s, kind);
         const Q cols = cols_in(s, kind);
         // A class of positions may have fewer row tiles than the largest class, and it may have no taps.
-        const int sum = BWD_W                              ? positions(s)
-            : row0 < s.n * rows.count * cols.count ? rows.taps * cols.taps * channels(s)
-                                                   : 0;
+        const int most = row0 < s.n * rows.count * cols.count ? rows.taps * cols.taps * channels(s) : 0;
+        const int sum = BWD_W ? positions(s) : most;
         const int steps = (sum + BK - 1) / BK, each = (steps + splits - 1) / splits;
         const int first = min_i(split * each, steps), count = min_i(first + each, steps) - first;
 
@@ -650,9 +654,9 @@ struct ConvGemm {
     template <int V>
     DEV void put(
         const S& s, const Args& a, int split, int row, int line, const float (&bias)[V], const float (&sum)[V]) {
-        const i64 index = (i64)row * line_of(s) + line;
+        const i64 index = (i64)row * conv_line<KIND>(s) + line;
         if constexpr (SPLIT) {
-            float* const part = a.at<float>(slots::product::WORK) + (split * len_of(s) + index);
+            float* const part = a.at<float>(slots::product::WORK) + (split * conv_results<KIND>(s) + index);
             if constexpr (V == 4) conv_store_global(part, sum);
             else part[0] = sum[0];
         } else {
@@ -856,7 +860,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
             float bias[1];
             const int line = Gemm::place_col(s, group, col);
             conv_bias<E, 1>(a, line, bias);
-            conv_finish<E, float, false, 1>(a, (i64)row * Gemm::line_of(s) + line, bias, total);
+            conv_finish<E, float, false, 1>(a, (i64)row * conv_line<KIND>(s) + line, bias, total);
         }
     }
 };
@@ -1520,22 +1524,20 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
     using R = ConvAxis<FWD, Geom::SH, Geom::DH>;
     using Q = ConvAxis<FWD, Geom::SW, Geom::DW>;
     static constexpr int V = Geom::template direct<T>();
-    static constexpr i64 len_of(const S& s) {
-        return FWD ? (i64)s.n * s.ho * s.wo * s.f : (i64)s.n * s.h * s.w * s.c;
-    }
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return ceil_div(len_of(S()), THREADS * V); }
-    DEV int blocks_for(const Args& a, int) { return ceil_div(len_of(S(a)), THREADS * V); }
+    static constexpr int blocks(int) { return ceil_div(conv_results<KIND>(S()), THREADS * V); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(conv_results<KIND>(S(a)), THREADS * V); }
     static constexpr int smem(int) { return 0; }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const S s(a);
         const int out_h = FWD ? s.ho : s.h, out_w = FWD ? s.wo : s.w, in_h = FWD ? s.h : s.ho, in_w = FWD ? s.w : s.wo;
         // Elements of a line of the result and of the gathered image, and channels of a group of each.
-        const int line = FWD ? s.f : s.c, gathered = FWD ? s.c : s.f, each = FWD ? s.cg : s.fg, own = FWD ? s.fg : s.cg;
+        const int line = conv_line<KIND>(s), gathered = FWD ? s.c : s.f, each = FWD ? s.cg : s.fg,
+                  own = FWD ? s.fg : s.cg;
         const i64 index = ((i64)block * THREADS + threadIdx.x) * V;
-        if (index >= len_of(s)) return;
+        if (index >= conv_results<KIND>(s)) return;
         const int position = (int)(index / line), ch = (int)(index - (i64)position * line),
                   n = position / (out_h * out_w);
         const int oh = position / out_w - n * out_h, ow = position % out_w, group = ch / own;
@@ -1590,7 +1592,7 @@ struct ConvDirectBwdW {
     using Reduce = ConvReduce<E, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr long long WORK = SPLIT ? SPLITS_ * Geom::results(CONV_BACKWARD_W) * 4 : 0;
     // Weights of a filter, and all of them; blocks across the filters, and across the weights of one.
-    static constexpr int own(const S& s) { return s.taps * s.cg; }
+    static constexpr int own(const S& s) { return conv_line<CONV_BACKWARD_W>(s); }
     static constexpr i64 all(const S& s) { return (i64)s.f * own(s); }
     static constexpr int columns(const S& s) { return ceil_div(s.f, 32); }
     static constexpr int chunks(const S& s) { return ceil_div(own(s), HOLD); }

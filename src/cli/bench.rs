@@ -2,7 +2,7 @@
 //!
 //! One random batch stays in the memory that the step reads. After a warm-up, blocks of eager and of replayed steps
 //! alternate, so that other load on the machine affects both; every block starts from the same parameters, so that no
-//! run reaches values that take longer to compute. Each step is timed separately; if it is shorter than [`SHORT_US`],
+//! run reaches values that take longer to compute. Each step is timed separately; if it is shorter than 20 us,
 //! several are timed together and divided by their number, so that the resolution of the clock does not matter.
 //!
 //! Each operation's time is compared with its floor: the larger of its arithmetic at the rate that a loop of only
@@ -13,7 +13,7 @@
 use super::args::BenchArgs;
 use super::bench_edits::Edits;
 use super::bench_kinds::Kinds;
-use super::bench_steps::Bench;
+use super::bench_steps::{Bench, before_change};
 use super::ceilings::Limits;
 use super::error::wrong;
 use super::output::{self, Distribution};
@@ -32,12 +32,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Steps shorter than this are timed several at a time.
-const SHORT_US: f64 = 20.0;
-/// Roughly how long such a group of steps takes.
-const SAMPLE_US: f64 = 100.0;
-/// Roughly how long such a group of steps takes on a GPU.
-const GPU_SAMPLE_US: f64 = 10_000.0;
 /// Rounds over the list for the time of each operation.
 const OP_ROUNDS: usize = 31;
 
@@ -56,6 +50,10 @@ struct Report {
     parameters: usize,
     eager_us: Distribution,
     replay_us: Distribution,
+    /// Replays with the general kernels that a run starts with, if it then changes over to those that everything else
+    /// is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    general_us: Option<Distribution>,
     /// The eager median divided by the replayed median.
     speedup: f64,
     samples_per_s: f64,
@@ -260,12 +258,7 @@ struct Measured {
 impl Measured {
     fn of(bench: &mut Bench<'_>, ops: usize, ceilings: &Limits, seconds: f64) -> anyhow::Result<Self> {
         let single = bench.single_us()?;
-        // On a GPU the host's overhead is hidden only if steps are queued.
-        let steps_per_sample = match bench.step.capabilities().queues_steps {
-            true => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
-            false if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
-            false => 1,
-        };
+        let steps_per_sample = bench.steps_per_sample()?;
         let (mut eager, mut replay) = (Vec::new(), Vec::new());
         let deadline = Instant::now() + Duration::from_secs_f64(seconds);
         while eager.is_empty() || Instant::now() < deadline {
@@ -346,6 +339,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let Prepared { compiled, spec, tune_ms, compile_ms, record_ms } = prepared(found, machine)?;
     let mut session = Session::prepare(&spec)?;
     let ready = session.ready_times().clone();
+    let general_us = before_change(&mut session, seconds)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };
     if let Some(path) = graph {
@@ -368,6 +362,7 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
         parameters: model.trained_len(),
         eager_us,
         replay_us,
+        general_us,
         speedup: eager_us.median / replay_us.median,
         samples_per_s: model.samples_a_step() as f64 * 1e6 / replay_us.median,
         host_us: measured.host_us,
@@ -413,8 +408,8 @@ fn text(r: &Report, per_op: bool) -> String {
     if let Some(why) = &r.why_eager {
         out.push_str(&format!("  the step could not be captured, so that replays ran op by op too: {why}\n"));
     }
-    out.push_str(&row("eager", &r.eager_us));
-    out.push_str(&row("replay", &r.replay_us));
+    let rows = [("eager", Some(&r.eager_us)), ("replay", Some(&r.replay_us)), ("general", r.general_us.as_ref())];
+    out.extend(rows.into_iter().filter_map(|(name, found)| found.map(|times| row(name, times))));
     out.push_str(&format!(
         "  replay is {:.2} times as fast: {} samples/s, {:.1} GFLOP/s\n",
         r.speedup,

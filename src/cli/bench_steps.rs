@@ -1,12 +1,20 @@
 //! Steps under measurement, back to back in blocks.
 
+use super::output::Distribution;
 use crate::exec::Executor;
 use crate::exec::cpu::Pool;
-use crate::train::TrainingStep;
+use crate::select::Kernels;
+use crate::train::{Session, TrainingStep};
 use std::time::{Duration, Instant};
 
 /// One block of eager or replayed steps.
 const BLOCK: Duration = Duration::from_millis(40);
+/// Steps shorter than this are timed several at a time.
+const SHORT_US: f64 = 20.0;
+/// Roughly how long such a group of steps takes.
+const SAMPLE_US: f64 = 100.0;
+/// Roughly how long such a group of steps takes on a GPU.
+const GPU_SAMPLE_US: f64 = 10_000.0;
 
 /// A step under measurement.
 pub struct Bench<'a> {
@@ -16,7 +24,43 @@ pub struct Bench<'a> {
     pub start: Vec<u8>,
 }
 
+/// The time of a replay with the general kernels that a run starts with, before it changes over to those compiled for
+/// its sizes; `None` if it does not.
+///
+/// # Errors
+/// If a step fails, or the other kernels cannot be made.
+pub fn before_change(session: &mut Session, seconds: f64) -> anyhow::Result<Option<Distribution>> {
+    if session.kernels().is_none_or(|kernels| kernels.first != Kernels::FirstGeneral) {
+        return Ok(None);
+    }
+    let (step, pool) = session.step_mut();
+    let mut bench = Bench { start: step.snapshot()?, step, pool };
+    let steps_per_sample = bench.steps_per_sample()?;
+    let mut times = Vec::new();
+    let deadline = Instant::now() + Duration::from_secs_f64(seconds);
+    while times.is_empty() || Instant::now() < deadline {
+        bench.block(Executor::Replay, steps_per_sample, &mut times)?;
+    }
+    bench.step.restore(&bench.start)?;
+    session.specialise()?;
+    Ok(Some(Distribution::of(&mut times)))
+}
+
 impl Bench<'_> {
+    /// The number of steps that are timed at once.
+    ///
+    /// # Errors
+    /// As [`TrainingStep::run`].
+    pub fn steps_per_sample(&mut self) -> anyhow::Result<usize> {
+        let single = self.single_us()?;
+        // On a GPU the host's overhead is hidden only if steps are queued.
+        Ok(match self.step.capabilities().queues_steps {
+            true => (GPU_SAMPLE_US / single.max(1.0)).ceil().clamp(8.0, 512.0) as usize,
+            false if single < SHORT_US => (SAMPLE_US / single.max(0.05)).ceil() as usize,
+            false => 1,
+        })
+    }
+
     /// An estimate of the time of one replay: the shortest of a few.
     ///
     /// # Errors

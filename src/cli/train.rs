@@ -282,6 +282,9 @@ impl Run {
                 self.made.times.add(report);
                 self.keep.iter_mut().for_each(|k| k.step(report, now));
                 self.made.last = Some(*report);
+                if report.kernels.is_some() {
+                    progress.say(&format!("from step {} on, kernels are compiled for their sizes", report.step));
+                }
                 progress.step(report, now);
             });
             self.keep.iter_mut().for_each(|k| k.moved(session));

@@ -8,7 +8,7 @@ use crate::exec::{PoolReport, peak_bytes};
 use crate::model::Model;
 use crate::select::Threads;
 use crate::tensor::{Bytes, figure};
-use crate::train::{Evaluation, RecipeChange, Session, StepReport, perplexity};
+use crate::train::{Evaluation, KernelsOfRun, RecipeChange, Session, StepReport, perplexity};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -57,6 +57,9 @@ pub struct Summary {
     parameters: usize,
     /// Kernel calls a step.
     launches: usize,
+    /// The kernels of the steps, on a GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kernels: Option<KernelsOfRun>,
     /// Look-ups of recordings, the memory of recordings, and why steps ran op by op.
     recordings: PoolReport,
     files: Vec<String>,
@@ -173,6 +176,7 @@ impl Outcome {
             unshared_bytes: compiled.plan.unshared_bytes,
             parameters: session.model().trained_len(),
             launches: session.calls(),
+            kernels: session.kernels(),
             recordings: session.recordings(),
             files: files.iter().map(|file| file.display().to_string()).collect(),
             notes: notes.cloned().collect(),
@@ -207,6 +211,9 @@ pub fn text(s: &Summary) -> String {
     match s.held_out.as_ref().or(s.maybe_trained.as_ref()) {
         Some(h) => out.push_str(&format!("{}\n", h.text(s.maybe_trained.is_some()))),
         None => out.push_str("held out: nothing, so the run was not evaluated\n"),
+    }
+    if let Some(step) = s.kernels.and_then(|kernels| kernels.changed_at) {
+        out.push_str(&format!("kernels: general until step {step}, then compiled for their sizes\n"));
     }
     if let Some(text) = recordings_text(&s.recordings) {
         out.push_str(&text);

@@ -12,7 +12,7 @@ use crate::compile::Compiled;
 use crate::data::BatchPlace;
 use crate::exec::error::ExecError;
 use crate::exec::ready_times::ReadyTimes;
-use crate::exec::stream::{DataSet, StepRecord};
+use crate::exec::stream::{DataSet, HeldData, StepRecord};
 use crate::lower::LValueId;
 use std::any::Any;
 use std::borrow::Cow;
@@ -290,6 +290,27 @@ pub trait BatchFeed {
     /// If the device fails.
     fn hold(&mut self, _: &DataSet<'_>) -> Result<bool, ExecError> {
         Ok(false)
+    }
+
+    /// The data set on the device.
+    fn held(&self) -> Option<HeldData> {
+        None
+    }
+
+    /// Lets steps fetch their batches from a data set that another step holds; returns false if they cannot.
+    ///
+    /// # Errors
+    /// If the device fails.
+    fn share(&mut self, _: &HeldData, _watched: &[LValueId]) -> Result<bool, ExecError> {
+        Ok(false)
+    }
+
+    /// Prepares the launches of several steps, which otherwise happens during the first steps.
+    ///
+    /// # Errors
+    /// If the device fails, or a launch is not the planned one.
+    fn prepare_launches(&mut self) -> Result<(), ExecError> {
+        Ok(())
     }
 
     /// The number of steps that the next launch makes if `left` are requested; 0 if steps do not fetch their batches

@@ -3,7 +3,7 @@
 use crate::data::{BatchPlace, BatchTargets};
 use crate::exec::error::ExecError;
 use crate::exec::step::Step;
-use crate::exec::stream::{DataSet, StepRecord};
+use crate::exec::stream::{DataSet, HeldData, StepRecord};
 use crate::lower::LValueId;
 
 impl Step {
@@ -22,6 +22,28 @@ impl Step {
         watched: &[LValueId],
     ) -> Result<bool, ExecError> {
         self.backend.hold(&DataSet { samples, targets, rows, watched })
+    }
+
+    /// The data set that the step holds.
+    #[must_use]
+    pub fn held(&self) -> Option<HeldData> {
+        self.backend.held()
+    }
+
+    /// Like [`Self::hold`], for a data set that another step holds on the device.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn share(&mut self, held: &HeldData, watched: &[LValueId]) -> Result<bool, ExecError> {
+        self.backend.share(held, watched)
+    }
+
+    /// Prepares the launches of several steps, which otherwise happens during the first steps.
+    ///
+    /// # Errors
+    /// If the device fails, or a launch is not the planned one.
+    pub fn prepare_launches(&mut self) -> Result<(), ExecError> {
+        self.backend.prepare_launches()
     }
 
     /// The number of steps that the next launch makes if `left` are requested; 0 if steps do not fetch their batches

@@ -91,6 +91,8 @@ pub struct KnownKey {
 #[serde(rename_all = "lowercase")]
 pub enum PoolEventKind {
     Made,
+    /// It was recorded again with other kernels.
+    Renewed,
     Missed,
     Evicted,
     Failed,

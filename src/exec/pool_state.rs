@@ -8,7 +8,7 @@ use crate::tensor::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The number of keys without a recording that are remembered.
 const MOST_KNOWN: usize = 1024;
@@ -52,6 +52,8 @@ pub(super) struct Entry {
     /// The number of the look-up at which it was last lent.
     pub(super) used: u64,
     pub(super) facts: RecordingFacts,
+    /// The recording that replaces this one, which is lent, and the time that making it took.
+    pub(super) renewal: Option<(Step, Duration)>,
 }
 
 impl Entry {
@@ -134,11 +136,11 @@ impl State {
                 let old = &self.entries[slot as usize];
                 let stamp = old.stamp.wrapping_add(1);
                 self.by_key.remove(&old.key);
-                self.entries[slot as usize] = Entry { key: key.clone(), stamp, held, used, facts };
+                self.entries[slot as usize] = Entry { key: key.clone(), stamp, held, used, facts, renewal: None };
                 (slot, stamp)
             }
             None => {
-                self.entries.push(Entry { key: key.clone(), stamp: 0, held, used, facts });
+                self.entries.push(Entry { key: key.clone(), stamp: 0, held, used, facts, renewal: None });
                 (self.entries.len() as u32 - 1, 0)
             }
         };
@@ -202,6 +204,51 @@ impl State {
         self.event(PoolEventKind::Made, &key, format!("recorded in {us} us, {}: {why}", Bytes(bytes)));
     }
 
+    /// Replaces an idle recording, and keeps the new one for the user of a lent one; returns what is no longer needed.
+    ///
+    /// # Errors
+    /// The new recording, if there is none to be replaced, or the transient memory has grown since it was made.
+    pub(super) fn renew(&mut self, id: RecordingId, step: Step, took: Duration) -> Result<Option<Step>, Step> {
+        let is_current = self.arenas.iter().any(|(_, arena)| Arc::ptr_eq(arena, step.lent_arena()));
+        let Some(entry) = self.known_mut(id).filter(|_| is_current) else { return Err(step) };
+        match std::mem::replace(&mut entry.held, Held::Lent) {
+            Held::Lent => Ok(entry.renewal.replace((step, took)).map(|(earlier, _)| earlier)),
+            Held::Idle(replaced) => {
+                self.is_renewed(id.slot, &step, took);
+                self.entry(id.slot).held = Held::Idle(step);
+                self.evict(None);
+                Ok(Some(replaced))
+            }
+            other => {
+                entry.held = other;
+                Err(step)
+            }
+        }
+    }
+
+    /// The recording that replaces a lent one.
+    pub(super) fn take_renewal(&mut self, id: RecordingId) -> Option<Step> {
+        let (step, took) = self.known_mut(id)?.renewal.take()?;
+        self.is_renewed(id.slot, &step, took);
+        Some(step)
+    }
+
+    /// Records the size of a recording that replaces another one.
+    fn is_renewed(&mut self, slot: u32, step: &Step, took: Duration) {
+        let (us, bytes, recording) = (took.as_micros() as u64, step.recording_bytes(), step.recording());
+        let entry = self.entry(slot);
+        let facts = &mut entry.facts;
+        let before = std::mem::replace(&mut facts.bytes, bytes);
+        (facts.nodes, facts.calls, facts.capture_us) = (recording.nodes, recording.calls, us);
+        (facts.captures, facts.why_eager) = (facts.captures + 1, recording.why_eager);
+        let key = entry.key.clone();
+        self.recorded = self.recorded + bytes - before;
+        self.counts.capture_us += us;
+        self.counts.peak_bytes = self.counts.peak_bytes.max(self.bytes());
+        let about = format!("recorded again in {us} us with kernels for its sizes, {}", Bytes(bytes));
+        self.event(PoolEventKind::Renewed, &key, about);
+    }
+
     /// Drops an idle recording.
     pub(super) fn drop_recording(&mut self, slot: u32, why: Absence) {
         let entry = self.entry(slot);
@@ -237,6 +284,7 @@ impl State {
 
     pub(super) fn take_back(&mut self, id: RecordingId, step: Step, made_of_it: Use) {
         let Use { hits, last_step, is_new } = made_of_it;
+        let step = self.take_renewal(id).unwrap_or(step);
         let is_current = self.arenas.iter().any(|(_, arena)| Arc::ptr_eq(arena, step.lent_arena()));
         self.counts.hits += hits;
         let now = self.lookups;

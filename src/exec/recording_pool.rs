@@ -19,8 +19,8 @@
 use super::backend::{MemoryOf, Ways};
 use super::error::ExecError;
 use super::graph_key::{GraphKey, StepVariant};
-use super::pool_report::{EagerSteps, PoolCounts, PoolEventKind, PoolReport};
-use super::pool_state::{Absence, Entry, Held, MOST_REASONS, RecordingId, Room, State, Use};
+use super::pool_report::{PoolCounts, PoolEventKind};
+use super::pool_state::{Absence, Entry, Held, RecordingId, Room, State, Use};
 use super::step::Step;
 use super::store::{ParamStore, StepArena};
 use crate::compile::Compiled;
@@ -108,7 +108,7 @@ impl RecordingPool {
         Ok(LentStep::of(step, pool, id))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,24 +128,6 @@ impl RecordingPool {
             Held::Absent(Absence::Unfit(_) | Absence::Failed(_)) => Presence::Refused,
             Held::Absent(_) => Presence::Absent,
         })
-    }
-
-    /// Why there is no recording with this id, as text.
-    #[must_use]
-    pub fn why_absent(&self, id: RecordingId) -> String {
-        let state = self.state();
-        let budget = Bytes(state.counts.budget_bytes);
-        match state.known(id).map(|entry| &entry.held) {
-            Some(Held::Absent(Absence::Evicted)) => format!("it was dropped to keep the budget of {budget}"),
-            Some(Held::Absent(Absence::Outgrown)) => "it was dropped when the transient arena grew".into(),
-            Some(Held::Absent(Absence::Unfit(bytes))) => {
-                format!("its {} have no room in the budget of {budget}", Bytes(*bytes))
-            }
-            Some(Held::Absent(Absence::Failed(why))) => format!("it could not be made: {why}"),
-            Some(Held::Making(_)) => "it is being made".into(),
-            Some(Held::Lent) => "it is in use".into(),
-            _ => "it was not made before this step".into(),
-        }
     }
 
     /// The recording with this key, made from the result of `compile` if it does not exist. It is returned to the pool
@@ -229,8 +211,31 @@ impl RecordingPool {
     /// # Errors
     /// If the arena is too small for it, or the store lacks a value that it needs.
     pub fn apart(&self, compiled: Arc<Compiled>, ways: Ways) -> Result<LentStep, ExecError> {
+        Ok(LentStep::alone(self.step_over(compiled, ways)?))
+    }
+
+    fn step_over(&self, compiled: Arc<Compiled>, ways: Ways) -> Result<Step, ExecError> {
         let arena = self.state().arena(Room::Common).ok_or(ExecError::AllocationRefused(Bytes(0)))?;
-        Ok(LentStep::alone(Step::over_for(compiled, &self.store, &arena, self.threads, ways)?))
+        Step::over_for(compiled, &self.store, &arena, self.threads, ways)
+    }
+
+    /// Makes a recording that replaces the one with this id: the same step with other kernels, which `prepare` gets
+    /// ready. An idle recording is replaced now, and a lent one when its user takes over the new one or returns it.
+    /// Returns false if there is no recording to be replaced.
+    ///
+    /// # Errors
+    /// If it cannot be made, or `prepare` fails; then the recording stays as it is.
+    pub fn renew<E: From<ExecError>>(
+        &self,
+        id: RecordingId,
+        compiled: Arc<Compiled>,
+        prepare: impl FnOnce(&mut Step) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        let started = Instant::now();
+        let mut step = self.step_over(compiled, Ways::All)?;
+        prepare(&mut step)?;
+        let replaced = self.state().renew(id, step, started.elapsed());
+        Ok(replaced.is_ok())
     }
 
     /// Takes an idle recording out of the pool; `None` if there is none and this thread must make it.
@@ -283,49 +288,6 @@ impl RecordingPool {
     /// Drops every recording that is idle and not pinned, as if the budget were used up.
     pub fn drop_idle(&self) {
         self.state().drop_idle();
-    }
-
-    /// Counts a step that ran op by op because its recording did not exist, with the reason.
-    pub fn note_eager(&self, key: &GraphKey, why: &str, step: u64) {
-        let mut state = self.state();
-        // A step may consist of several batches.
-        if std::mem::replace(&mut state.last_eager, step) == step {
-            return;
-        }
-        state.counts.eager_steps += 1;
-        state.event(PoolEventKind::Missed, key, format!("step {step} ran op by op: {why}"));
-        let known = state.eager.iter_mut().find(|known| known.why == why && known.key == *key);
-        if let Some(known) = known {
-            (known.steps, known.last_step) = (known.steps + 1, step);
-        } else if state.eager.len() < MOST_REASONS {
-            let (key, why) = (key.clone(), why.to_owned());
-            state.eager.push(EagerSteps { key, why, steps: 1, first_step: step, last_step: step });
-        }
-    }
-
-    /// Counts a step that waited for its recording.
-    pub fn note_wait(&self, key: &GraphKey, why: &str, step: u64) {
-        let mut state = self.state();
-        state.counts.waits += 1;
-        state.event(PoolEventKind::Missed, key, format!("step {step} waited for its recording: {why}"));
-    }
-
-    /// The results of the look-ups so far, and the current content.
-    #[must_use]
-    pub fn counts(&self) -> PoolCounts {
-        self.state().counted()
-    }
-
-    /// The counts with every key, and the reasons of eager steps.
-    #[must_use]
-    pub fn report(&self) -> PoolReport {
-        let state = self.state();
-        PoolReport {
-            counts: state.counted(),
-            eager: state.eager.clone(),
-            keys: state.entries.iter().map(Entry::known).collect(),
-            events: state.events.iter().cloned().collect(),
-        }
     }
 
     /// Transient memory for a step, allocated again if the largest one so far is too small. Recordings over the smaller
@@ -394,7 +356,7 @@ pub struct LentStep {
 }
 
 impl LentStep {
-    const fn of(step: Step, pool: Arc<RecordingPool>, id: RecordingId) -> Self {
+    pub(super) const fn of(step: Step, pool: Arc<RecordingPool>, id: RecordingId) -> Self {
         Self { step: Some(step), home: Some((pool, id)), made_of_it: Use::NONE }
     }
 
@@ -408,6 +370,12 @@ impl LentStep {
     #[must_use]
     pub fn pool(&self) -> Option<&Arc<RecordingPool>> {
         self.home.as_ref().map(|(pool, _)| pool)
+    }
+
+    /// Its entry in that pool.
+    #[must_use]
+    pub fn id(&self) -> Option<RecordingId> {
+        self.home.as_ref().map(|(_, id)| *id)
     }
 
     /// Records that step `number` of a run used it.
@@ -425,6 +393,15 @@ impl LentStep {
     #[must_use]
     pub const fn new_hits(&self) -> (u64, u64) {
         (self.made_of_it.hits, self.made_of_it.last_step)
+    }
+
+    /// Takes over the recording that was made to replace this one, if there is one, between two steps; returns whether
+    /// it did.
+    pub fn take_renewal(&mut self) -> bool {
+        let Some((pool, own)) = &self.home else { return false };
+        let renewed = pool.state().take_renewal(*own);
+        // What it replaces is freed after the pool's lock is released.
+        renewed.map(|renewed| self.step.replace(renewed)).is_some()
     }
 
     /// Exchanges this recording for another one of the same pool, if that is idle. Counts the hit of step `number`.

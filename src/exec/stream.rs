@@ -3,6 +3,8 @@
 
 use crate::data::BatchTargets;
 use crate::lower::LValueId;
+use std::any::Any;
+use std::sync::Arc;
 
 /// The largest number of values in a record.
 pub(super) const MAX_WATCHED: usize = 8;
@@ -18,6 +20,10 @@ pub struct DataSet<'a> {
     /// Scalars to be read after every step.
     pub watched: &'a [LValueId],
 }
+
+/// A data set in a device's memory, from which several steps may fetch their batches.
+#[derive(Clone)]
+pub struct HeldData(pub(super) Arc<dyn Any + Send + Sync>);
 
 /// What a step that fetched its own batch reported.
 #[derive(Clone, Copy, Debug, PartialEq)]

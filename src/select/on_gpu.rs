@@ -5,7 +5,7 @@ use super::selection::{Candidate, Choice, SelectError};
 use super::{cuda, least};
 use crate::lower::Program;
 use crate::ops::OpKind;
-use crate::select::target::{CudaFacts, Target};
+use crate::select::target::{CudaFacts, Kernels, Target};
 use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use std::collections::{BTreeMap, HashMap};
@@ -103,7 +103,7 @@ impl<'a> Chooser<'a> {
         }
         let known = self.measured.gpu_times.and_then(|t| t.of(&op.kind, of));
         let mut offers = Offers { stem: op.kind.stem(), all: cuda::offers(&op.kind, of, &self.gpu), known };
-        if self.target.kernels.have_general_members() {
+        if self.target.kernels != Kernels::Specialised {
             offers.keep_quick_ones();
         }
         let Some((offer, cost_us)) = offers.best(self.measured.force) else {

@@ -33,7 +33,7 @@ pub struct Target {
     /// The name for the user.
     pub name: String,
     pub device: Device,
-    /// Whether a GPU's custom kernels are specialised or general members of their families.
+    /// Which of a GPU's kernels are chosen, and which members of their families.
     #[serde(default, skip_serializing_if = "Kernels::is_specialised")]
     pub kernels: Kernels,
 }
@@ -49,6 +49,9 @@ pub enum Kernels {
     /// Kernels that read sizes from their arguments, so that they need not be compiled for a new size. Operations run
     /// a specialised kernel only if no kernel for them has a general member.
     General,
+    /// [`Self::General`], until a run replaces them with [`Self::Interchangeable`] ones.
+    #[serde(rename = "first-general")]
+    FirstGeneral,
     /// The kernels that [`Self::General`] chooses, compiled for the sizes of their operations: they can replace general
     /// ones with the same results.
     Interchangeable,
@@ -60,25 +63,41 @@ impl Kernels {
         matches!(self, Self::Specialised)
     }
 
-    /// Whether kernels without a general member are chosen only if there is no other.
+    /// Whether members that read their sizes are used where there are some.
     #[must_use]
-    pub const fn have_general_members(self) -> bool {
-        matches!(self, Self::General | Self::Interchangeable)
+    pub const fn are_general(self) -> bool {
+        matches!(self, Self::General | Self::FirstGeneral)
     }
 
-    /// The kind with this name, `specialised`, `general` or `interchangeable`; an empty name is the default.
+    /// Whether steps with these and with the `other` kernels give the same results, bit for bit.
+    #[must_use]
+    pub const fn equal(self, other: Self) -> bool {
+        matches!(self, Self::Specialised) == matches!(other, Self::Specialised)
+    }
+
+    /// The name of the kind.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Specialised => "specialised",
+            Self::General => "general",
+            Self::FirstGeneral => "first-general",
+            Self::Interchangeable => "interchangeable",
+        }
+    }
+
+    /// The kind with this name, or an empty one for the default.
     ///
     /// # Errors
     /// For other names, a message.
     pub fn named(name: &str) -> Result<Self, String> {
-        match name.trim() {
-            "" | "specialised" => Ok(Self::Specialised),
-            "general" => Ok(Self::General),
-            "interchangeable" => Ok(Self::Interchangeable),
-            other => {
-                Err(format!("{other:?} is not a kind of kernels; write `specialised`, `general` or `interchangeable`"))
-            }
-        }
+        let all = [Self::Specialised, Self::General, Self::FirstGeneral, Self::Interchangeable];
+        let name = name.trim();
+        let found = all.into_iter().find(|kind| kind.name() == name);
+        found.or_else(|| name.is_empty().then(Self::default)).ok_or_else(|| {
+            let names = all.map(Self::name).join("`, `");
+            format!("{name:?} is not a kind of kernels; write one of `{names}`")
+        })
     }
 }
 
@@ -172,6 +191,8 @@ mod tests {
     #[test]
     fn kinds_of_kernels_have_names_and_others_are_refused() {
         assert_eq!(Kernels::named("general"), Ok(Kernels::General));
+        assert_eq!(Kernels::named("first-general"), Ok(Kernels::FirstGeneral));
+        assert_eq!(serde_json::to_string(&Kernels::FirstGeneral).unwrap(), "\"first-general\"");
         assert_eq!(Kernels::named(" interchangeable"), Ok(Kernels::Interchangeable));
         assert_eq!([Kernels::named(""), Kernels::named("specialised")], [const { Ok(Kernels::Specialised) }; 2]);
         assert!(Kernels::named("fast").unwrap_err().contains("\"fast\""));

@@ -232,6 +232,11 @@ impl Dispatch {
         }
     }
 
+    /// Whether the recording that is lent was replaced by one that was made for that.
+    pub(super) fn takes_renewal(&mut self) -> bool {
+        self.lent.as_mut().is_some_and(LentStep::take_renewal)
+    }
+
     /// A batch runs with the recording that was lent.
     fn found(&mut self, number: u32, step: u64) -> Result<Chosen, TrainError> {
         self.lent_for = number;
@@ -364,6 +369,11 @@ impl Dispatch {
     /// The cases that have occurred, each with one of its steps.
     pub(super) fn cases(&self) -> Vec<(Case, u64)> {
         self.known.iter().map(|known| (known.case, known.step)).collect()
+    }
+
+    /// The recordings of the cases that have occurred, without those that the session owns.
+    pub(super) fn lent_cases(&self) -> impl Iterator<Item = (RecordingId, Case, u64)> {
+        self.known.iter().filter(|known| !known.is_whole).map(|known| (known.id, known.case, known.step))
     }
 
     /// The key of a case that occurred.

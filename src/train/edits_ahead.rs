@@ -6,7 +6,7 @@
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{compile_ahead, gpu};
 use crate::model::{Preset, Sizes, check};
-use crate::select::{Kernels, Target};
+use crate::select::Target;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::Builder;
@@ -29,8 +29,8 @@ pub fn after_small_edits(preset: &Preset) -> impl Iterator<Item = Preset> {
 
 /// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other,
 /// while `goes_on` returns true, if the machine's kernels are general. Returns the number of kernels.
-pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool) -> usize {
-    let Some(facts) = machine.as_cuda().filter(|_| machine.kernels == Kernels::General) else { return 0 };
+pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool + Sync) -> usize {
+    let Some(facts) = machine.as_cuda().filter(|_| machine.kernels.are_general()) else { return 0 };
     let Ok(device) = gpu(facts.ordinal) else { return 0 };
     let mut count = 0;
     for changed in after_small_edits(preset) {
@@ -56,7 +56,7 @@ pub struct EditsAhead {
 impl EditsAhead {
     /// Starts the thread if the machine's kernels are general.
     pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
-        let machine = machine.filter(|machine| machine.kernels == Kernels::General)?.clone();
+        let machine = machine.filter(|machine| machine.kernels.are_general())?.clone();
         let goes_on = Arc::new(AtomicBool::new(true));
         let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
         let work = move || {

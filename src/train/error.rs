@@ -43,6 +43,8 @@ pub enum TrainError {
          without --strict"
     )]
     OpByOp { step: u64, key: String, why: String },
+    #[error("the kernels for the sizes of the run could not be prepared: {0}")]
+    NoKernels(String),
     #[error("no step of the run used a recording with the number {0}")]
     NoRecording(u32),
     #[error("cancelled")]
@@ -64,6 +66,7 @@ impl TrainError {
             | Self::Shortage(_)
             | Self::Diverged { .. }
             | Self::OpByOp { .. }
+            | Self::NoKernels(_)
             | Self::NoRecording(_)
             | Self::Cancelled
             | Self::Thread(_) => false,

@@ -9,7 +9,7 @@ use crate::exec::cuda::{self, OpTimer, gpu, prefetch, probe};
 use crate::lower::Op;
 use crate::model::Model;
 use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
-use crate::select::{Choice, Selection, Target};
+use crate::select::{Choice, Kernels, Selection, Target};
 use crate::tensor::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ static KEPT: Mutex<BTreeMap<String, Arc<GpuTimes>>> = Mutex::new(BTreeMap::new()
 
 /// Like [`known_gpu_times`], after timing everything that a step of this kind needs and that was not known. With
 /// `STEPGRAPH_NO_TUNING` nothing is timed, nor with general kernels: timing would take the time that they save, and the
-/// times are those of specialised kernels.
+/// times are those of specialised kernels. Interchangeable kernels are the same choice, so that none are timed either.
 ///
 /// # Errors
 /// If the step cannot be compiled, or the device fails.
@@ -69,7 +69,7 @@ pub fn gpu_times(model: &Model, options: &Options) -> Result<Option<Arc<GpuTimes
     };
     let first = compile(model, &Options { gpu_times: Some(Arc::clone(&known)), ..options.clone() })?;
     let open: Vec<String> = wanted(&first.selection, &known);
-    if open.is_empty() || options.target.kernels.have_general_members() {
+    if open.is_empty() || options.target.kernels != Kernels::Specialised {
         return Ok(Some(known));
     }
     let device = gpu(facts.ordinal).map_err(crate::exec::ExecError::from)?;

@@ -9,6 +9,7 @@ use super::{
 };
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
+use crate::select::Kernels;
 use crate::tensor::{number_text, path_text};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -163,6 +164,8 @@ struct SentReport {
     eager: u32,
     #[serde(default)]
     kind: u32,
+    #[serde(default)]
+    kernels: Option<Kernels>,
 }
 
 /// [`Evaluation`] with numbers that need not be finite.

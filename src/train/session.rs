@@ -1,5 +1,6 @@
 //! A training run: one network, its data and its memory. The owner calls it for each step.
 
+use super::change_over::ChangeOver;
 use super::checkpoint::{Compared, Resumed};
 use super::coming_evaluation::{ComingEvaluation, evaluation_of};
 use super::evaluate::Evaluator;
@@ -71,6 +72,7 @@ pub struct Session {
     seed: u64,
     notes: Vec<String>,
     ready_times: ReadyTimes,
+    pub(super) change_over: ChangeOver,
     /// Changes of reports by a test; `None` in every other session.
     pub(super) report_change: Option<fn(&mut StepReport)>,
 }
@@ -83,8 +85,7 @@ impl Session {
     pub fn prepare(spec: &SessionSpec) -> Result<Self, TrainError> {
         let checked = check(&spec.preset);
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
-        let seed = spec.seed();
-        let machine = spec.trains_on();
+        let (seed, machine) = (spec.seed(), spec.trains_on());
         let mut watch = Stopwatch::start();
         let mut pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
@@ -114,6 +115,7 @@ impl Session {
             resumed: None,
             past: Vec::new(),
             model,
+            change_over: ChangeOver::new(spec, &train),
             train,
             evaluator,
             coming,
@@ -287,6 +289,7 @@ impl Session {
             return Ok(None);
         }
         self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
+        self.change_over()?;
         let Some((means, used, [feed_us, step_us])) = self.batches()? else { return Ok(None) };
         let (step, ids) = self.train.reports();
         let first = |id: Option<LValueId>, or: f32| match id {
@@ -351,6 +354,7 @@ impl Session {
             self.done += 1;
             self.made += 1;
             self.last_loss = Some(report.loss);
+            report.kernels = self.change_over.made(report.step, report.step_us + report.feed_us);
         }
         Ok(is_sound)
     }

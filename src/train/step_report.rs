@@ -1,5 +1,6 @@
 //! The report of one step.
 
+use crate::select::Kernels;
 use serde::Serialize;
 
 /// The report of one step.
@@ -40,6 +41,9 @@ pub struct StepReport {
     /// The number of the recording that it used, by the session's list of them; 0 where there is only one.
     #[serde(skip_serializing_if = "is_zero")]
     pub kind: u32,
+    /// The kernels of this step and of those after it, if the run changed over to them before this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<Kernels>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands out references")]

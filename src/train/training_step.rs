@@ -149,6 +149,18 @@ impl TrainingStep {
         &self.last
     }
 
+    /// The recordings that the session owns: the last one, then those of the batches before it.
+    pub(super) fn owned(&self) -> impl Iterator<Item = &LentStep> {
+        std::iter::once(&self.last).chain(&self.earlier)
+    }
+
+    /// Takes over the recordings that were made to replace those in use; returns the number of them.
+    pub(super) fn take_renewals(&mut self) -> usize {
+        let Self { last, earlier, dispatch, .. } = self;
+        let owned = std::iter::once(last).chain(earlier).filter_map(|step| step.take_renewal().then_some(())).count();
+        owned + usize::from(dispatch.as_mut().is_some_and(|dispatch| dispatch.takes_renewal()))
+    }
+
     /// The number of batches in a step.
     #[must_use]
     pub const fn batches(&self) -> usize {

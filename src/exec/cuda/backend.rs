@@ -19,7 +19,7 @@ use crate::exec::cuda::gpu::{Gpu, gpu};
 use crate::exec::error::ExecError;
 use crate::exec::ready_times::ReadyTimes;
 use crate::exec::store::StepMemory;
-use crate::exec::stream::{DataSet, StepRecord};
+use crate::exec::stream::{DataSet, HeldData, StepRecord};
 use crate::lower::LValueId;
 use crate::tensor::zero_bytes;
 use std::borrow::Cow;
@@ -176,6 +176,18 @@ impl StepBackend for Step {
 impl BatchFeed for Step {
     fn hold(&mut self, data: &DataSet<'_>) -> Result<bool, ExecError> {
         self.hold(data)
+    }
+
+    fn held(&self) -> Option<HeldData> {
+        self.held()
+    }
+
+    fn share(&mut self, held: &HeldData, watched: &[LValueId]) -> Result<bool, ExecError> {
+        self.share(held, watched)
+    }
+
+    fn prepare_launches(&mut self) -> Result<(), ExecError> {
+        self.capture_several_fed()
     }
 
     fn launch_size(&self, left: u64) -> usize {

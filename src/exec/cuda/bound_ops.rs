@@ -171,9 +171,23 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
 ///
 /// # Errors
 /// If no kernel or library can compute an operation.
-pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool) -> Result<usize, ExecError> {
+pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool + Sync) -> Result<usize, ExecError> {
     let custom = (0..compiled.plan.program.ops.len()).filter(|index| !asks_library(compiled, *index));
     let custom: Vec<(&Compiled, usize)> = custom.map(|index| (compiled, index)).collect();
     let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
-    Ok(gpu.compile_ahead(&sources, goes_on))
+    Ok(gpu.compile_ahead(&sources, 1, goes_on))
+}
+
+/// Like [`compile_ahead`], for a step whose libraries have answered before: all its kernels, several at a time, on at
+/// most half of the processors.
+///
+/// # Errors
+/// As [`compile_ahead`].
+pub fn compile_for(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool + Sync) -> Result<usize, ExecError> {
+    /// The largest number of compiling processes.
+    const MOST: usize = 8;
+    let ops: Vec<(&Compiled, usize)> = (0..compiled.plan.program.ops.len()).map(|index| (compiled, index)).collect();
+    let sources: Vec<KernelSource> = draft_all(gpu, &ops)?.iter().flat_map(|d| d.sources()).collect();
+    let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, MOST);
+    Ok(gpu.compile_ahead(&sources, threads, goes_on))
 }

@@ -7,17 +7,18 @@ use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
 use super::error::{CudaError, failed};
 use super::feed_launch::{FEED_ARGS, FeedLaunch, FeedLaunches, PLACES, RECORDS};
-use super::feed_memory::{FeedMemory, FeedTypes, HEAD, PLACE, RECORD, RING};
+use super::feed_memory::{FeedMemory, HEAD, HeldRows, PLACE, RECORD, RING};
 use super::graphs::Graphs;
 use super::memory::{Event, Pinned};
 use super::recording::Recording;
 use crate::data::BatchPlace;
 use crate::exec::cuda::gpu::Gpu;
 use crate::exec::error::ExecError;
-use crate::exec::stream::{DataSet, MAX_WATCHED, StepRecord};
+use crate::exec::stream::{MAX_WATCHED, StepRecord};
 use crate::lower::LValueId;
 use cudarc::driver::{result, sys};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The largest number of launches in flight.
 const IN_FLIGHT: usize = 3;
@@ -54,8 +55,8 @@ pub(super) struct DeviceFeed {
 type FeedWithGraph = (DeviceFeed, CapturedGraph);
 
 impl DeviceFeed {
-    /// Copies a data set to the device and captures one step that fetches from it; `None` if the step cannot be fed in
-    /// this way. Launches of several steps are captured later, so that the first step starts sooner.
+    /// Captures one step that fetches from a data set on the device; `None` if the step cannot be fed in this way.
+    /// Launches of several steps are captured later, so that the first step starts sooner.
     ///
     /// # Errors
     /// If the device fails.
@@ -63,11 +64,11 @@ impl DeviceFeed {
         ops: &BoundOps,
         recording: &Recording,
         graphs: &Graphs,
-        data: &DataSet<'_>,
+        rows: Arc<HeldRows>,
+        watched: &[LValueId],
     ) -> Result<Option<FeedWithGraph>, ExecError> {
-        let Some(types) = FeedTypes::new(ops, data.targets) else { return Ok(None) };
-        let memory = FeedMemory::new(&ops.gpu, &types, data)?;
-        let Some(launches) = memory.launches(ops, recording, &types, data)? else { return Ok(None) };
+        let memory = FeedMemory::new(&ops.gpu, rows)?;
+        let Some(launches) = memory.launches(ops, recording, watched)? else { return Ok(None) };
         let graph = graphs.capture_one_fed(ops, recording, &launches)?;
         let most = graphs.most_fed();
         let slot = |_| -> Result<StagingSlot, CudaError> {
@@ -76,7 +77,7 @@ impl DeviceFeed {
         let slots = (0..IN_FLIGHT).map(slot).collect::<Result<Vec<_>, _>>()?;
         let feed = Self {
             memory,
-            watched: data.watched.to_vec(),
+            watched: watched.to_vec(),
             launches,
             slots,
             free: (0..IN_FLIGHT).collect(),
@@ -85,6 +86,11 @@ impl DeviceFeed {
             launched: 0,
         };
         Ok(Some((feed, graph)))
+    }
+
+    /// The data set on the device.
+    pub(super) const fn rows(&self) -> &Arc<HeldRows> {
+        &self.memory.rows
     }
 
     /// The launches of the data feed in a graph of this many steps.

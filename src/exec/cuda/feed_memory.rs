@@ -34,7 +34,8 @@ pub(super) const RECORD: usize = 64;
 pub(super) const HEAD: usize = 4;
 
 /// The number types and sizes of a data feed.
-pub(super) struct FeedTypes {
+#[derive(Clone, Copy)]
+struct FeedTypes {
     /// Types of samples in the step, targets in the data set and targets in the step, as the kernels write them.
     sample: &'static str,
     stored_target: &'static str,
@@ -57,7 +58,7 @@ const fn cpp(dtype: DType) -> Option<&'static str> {
 
 impl FeedTypes {
     /// The types and sizes for a step and a data set; `None` if the step cannot be fed from it.
-    pub(super) fn new(ops: &BoundOps, targets: BatchTargets<'_>) -> Option<Self> {
+    fn new(ops: &BoundOps, targets: BatchTargets<'_>) -> Option<Self> {
         let program = &ops.compiled.plan.program;
         let (x, y) = (program.value(program.samples()), program.value(program.targets()?));
         let len = |all: usize| all / ops.compiled.model.batch.max(1);
@@ -74,9 +75,39 @@ impl FeedTypes {
 
 /// The memory of a data feed.
 pub(super) struct FeedMemory {
-    pub(super) samples: DeviceMemory,
-    pub(super) targets: DeviceMemory,
+    pub(super) rows: Arc<HeldRows>,
     pub(super) rings: FeedRings,
+}
+
+/// A data set on the device. Feeds of several steps may read it.
+pub(super) struct HeldRows {
+    samples: DeviceMemory,
+    targets: DeviceMemory,
+    types: FeedTypes,
+    /// The number of rows that shuffles permute; 0 if samples come in order.
+    shuffled: usize,
+}
+
+impl HeldRows {
+    /// Copies a data set to the device; `None` if the step cannot be fed from it.
+    ///
+    /// # Errors
+    /// If there is too little memory, or a copy fails.
+    pub(super) fn new(ops: &BoundOps, data: &DataSet<'_>) -> Result<Option<Self>, ExecError> {
+        let Some(types) = FeedTypes::new(ops, data.targets) else { return Ok(None) };
+        let targets: &[u8] = match data.targets {
+            BatchTargets::Classes(labels) => bytemuck::cast_slice(labels),
+            BatchTargets::Values(values) => bytemuck::cast_slice(values),
+        };
+        // Rows are in the order of the training part, so that a number of the shuffle is the number of a row.
+        let upload = |bytes: &[u8], len: usize| upload_rows(&ops.gpu, bytes, len * 4, data.rows);
+        Ok(Some(Self {
+            samples: upload(bytemuck::cast_slice(data.samples), types.sample_len)?,
+            targets: upload(targets, types.target_len)?,
+            types,
+            shuffled: data.rows.map_or(0, <[u32]>::len),
+        }))
+    }
 }
 
 /// The data that host and device exchange, step by step.
@@ -86,25 +117,16 @@ pub(super) struct FeedRings {
 }
 
 impl FeedMemory {
-    /// Copies a data set to the device, and allocates rings for places and records.
+    /// Allocates rings for places and records.
     ///
     /// # Errors
-    /// If there is too little memory, or a copy fails.
-    pub(super) fn new(gpu: &Gpu, types: &FeedTypes, data: &DataSet<'_>) -> Result<Self, ExecError> {
-        let targets: &[u8] = match data.targets {
-            BatchTargets::Classes(labels) => bytemuck::cast_slice(labels),
-            BatchTargets::Values(values) => bytemuck::cast_slice(values),
+    /// If there is too little memory.
+    pub(super) fn new(gpu: &Gpu, rows: Arc<HeldRows>) -> Result<Self, ExecError> {
+        let rings = FeedRings {
+            places: DeviceMemory::zeroed(RING * PLACE, gpu.stream())?,
+            records: DeviceMemory::zeroed(RING * RECORD, gpu.stream())?,
         };
-        // Rows are in the order of the training part, so that a number of the shuffle is the number of a row.
-        let upload = |bytes: &[u8], len: usize| upload_rows(gpu, bytes, len * 4, data.rows);
-        Ok(Self {
-            samples: upload(bytemuck::cast_slice(data.samples), types.sample_len)?,
-            targets: upload(targets, types.target_len)?,
-            rings: FeedRings {
-                places: DeviceMemory::zeroed(RING * PLACE, gpu.stream())?,
-                records: DeviceMemory::zeroed(RING * RECORD, gpu.stream())?,
-            },
-        })
+        Ok(Self { rows, rings })
     }
 
     /// The data feed's arguments.
@@ -117,7 +139,7 @@ impl FeedMemory {
         let counter = program.find("counter").ok_or_else(|| none("counter"))?;
         let y = program.targets().ok_or_else(|| none("y"))?;
         let [samples, targets, places, records] =
-            [&self.samples, &self.targets, &self.rings.places, &self.rings.records].map(DeviceMemory::base);
+            [&self.rows.samples, &self.rows.targets, &self.rings.places, &self.rings.records].map(DeviceMemory::base);
         let (counter, x, y) = (ops.address(counter)?, ops.address(program.samples())?, ops.address(y)?);
         let fixed = [samples, targets, places, counter, records, x, y];
         let mut row: ArgRow = [0; MAX_ARGS];
@@ -136,15 +158,14 @@ impl FeedMemory {
         &self,
         ops: &BoundOps,
         recording: &Recording,
-        types: &FeedTypes,
-        data: &DataSet<'_>,
+        watched: &[LValueId],
     ) -> Result<Option<FeedLaunches>, ExecError> {
         let multi_step = &recording.multi_step;
-        let mut row = self.row(ops, data.watched)?;
+        let mut row = self.row(ops, watched)?;
         // Metrics that a feed computes are written to the record directly.
         let word_of = |name: &str| {
             let id = multi_step.metrics.and_then(|op| ops.compiled.plan.program.ops[op].arg(name))?;
-            data.watched.iter().position(|w| ops.address(*w).is_ok_and(|at| ops.address(id).is_ok_and(|own| own == at)))
+            watched.iter().position(|w| ops.address(*w).is_ok_and(|at| ops.address(id).is_ok_and(|own| own == at)))
         };
         let late = ["update_max", "grad_norm"].map(word_of);
         let words = late.map(|word| word.map(|w| w + HEAD));
@@ -156,7 +177,7 @@ impl FeedMemory {
         let left = late.iter().flatten().fold(0u32, |mask, word| mask | 1 << word);
         // Metrics beside a feed are compiled with it, for the current network.
         let kernels = if closing.is_some() { Kernels::Specialised } else { ops.compiled.selection.target.kernels };
-        let feed = |is_last: bool, left: u32| feed_kernel(ops, types, data, (left, is_last)).of(kernels);
+        let feed = |is_last: bool, left: u32| feed_kernel(ops, &self.rows, watched.len(), (left, is_last)).of(kernels);
         let numbers = feed(false, 0).numbers().to_vec();
         put_numbers(&mut row, &numbers);
         row[FLAGS] = STARTS_NEXT | if multi_step.feed_early { EARLY_A } else { 0 };
@@ -190,10 +211,9 @@ impl FeedMemory {
 
 /// The kernel of a data feed, which leaves the words in the mask `left` to the metrics beside it, and which is or is
 /// not the last one of a launch.
-fn feed_kernel(ops: &BoundOps, types: &FeedTypes, data: &DataSet<'_>, (left, is_last): (u32, bool)) -> KernelSpec {
-    let FeedTypes { sample, stored_target, target, sample_len, target_len } = *types;
-    let (batch, count) = (ops.compiled.model.batch, data.rows.map_or(0, <[u32]>::len));
-    let watched = data.watched.len();
+fn feed_kernel(ops: &BoundOps, rows: &HeldRows, watched: usize, (left, is_last): (u32, bool)) -> KernelSpec {
+    let FeedTypes { sample, stored_target, target, sample_len, target_len } = rows.types;
+    let (batch, count) = (ops.compiled.model.batch, rows.shuffled);
     let samples = format!("{sample}, {sample_len}, {stored_target}, {target}, {target_len}, {batch}, {count}");
     let width = if sample_len.is_multiple_of(4) {
         4

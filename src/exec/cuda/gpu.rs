@@ -78,8 +78,8 @@ impl Gpu {
         Ok(Self { info, context, stream, kernels: KernelStore::default(), libraries, members })
     }
 
-    /// The properties that planning needs. `STEPGRAPH_KERNELS` says whether kernels are general members of their
-    /// families; without it they are specialised.
+    /// The properties that planning needs. `STEPGRAPH_KERNELS` says which kernels are chosen; without it they are
+    /// specialised.
     #[must_use]
     pub fn target(&self) -> Target {
         let facts = CudaFacts {
@@ -93,12 +93,13 @@ impl Gpu {
         Target::cuda(self.info.name.clone(), facts).with_kernels(self.members)
     }
 
-    /// Its name for the user, which shows if its kernels are general.
+    /// Its name for the user, which shows if its kernels are general or interchangeable.
     #[must_use]
     pub fn label(&self) -> String {
         let note = match self.members {
             Kernels::Specialised => "",
             Kernels::General => ", general kernels",
+            Kernels::FirstGeneral => ", general kernels first",
             Kernels::Interchangeable => ", interchangeable kernels",
         };
         format!("cuda:{} ({}{note})", self.info.ordinal, self.info.name)
@@ -169,10 +170,15 @@ impl Gpu {
         self.kernels.get(self.arch(), sources)
     }
 
-    /// Compiles the kernels that are neither loaded nor on the disk, and writes them to the disk, as long as `goes_on`.
-    /// Returns the number of kernels.
-    pub(super) fn compile_ahead(&self, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
-        self.kernels.compile_ahead(self.arch(), sources, goes_on)
+    /// Compiles the kernels that are neither loaded nor on the disk, and writes them to the disk, `threads` at a time,
+    /// as long as `goes_on`. Returns the number of kernels.
+    pub(super) fn compile_ahead(
+        &self,
+        sources: &[KernelSource],
+        threads: usize,
+        goes_on: impl Fn() -> bool + Sync,
+    ) -> usize {
+        self.kernels.compile_ahead(self.arch(), sources, threads, goes_on)
     }
 
     /// The kernel of one source.

@@ -161,28 +161,37 @@ impl KernelStore {
         self.get(arch, &[source]).pop().unwrap_or_else(|| Err("no kernel came back".into()))
     }
 
-    /// Compiles the kernels that are neither loaded nor on the disk, one source after the other in a separate process,
-    /// and writes them to the disk, as long as `goes_on`; does nothing if there is no cache folder. Returns the number
-    /// of kernels.
-    pub(super) fn compile_ahead(&self, arch: Arch, sources: &[KernelSource], goes_on: impl Fn() -> bool) -> usize {
+    /// Compiles the kernels that are neither loaded nor on the disk in separate processes, `threads` at a time, and
+    /// writes them to the disk, as long as `goes_on`; does nothing if there is no cache folder. Returns the number of
+    /// kernels.
+    pub(super) fn compile_ahead(
+        &self,
+        arch: Arch,
+        sources: &[KernelSource],
+        threads: usize,
+        goes_on: impl Fn() -> bool + Sync,
+    ) -> usize {
         let (Some(cache), compiler @ Ok(_)) = (KernelCache::of_user(), compiler_and_options(arch)) else { return 0 };
-        let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
-        let mut count = 0;
-        for source in sources.iter().collect::<HashSet<_>>() {
-            let is_loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner).by_source.contains_key(source);
-            let key = key_of(&compiler, source);
-            if is_loaded || cache.seems_to_hold(&key) {
-                continue;
+        let is_loaded = |source: &KernelSource| {
+            self.loaded.lock().unwrap_or_else(PoisonError::into_inner).by_source.contains_key(source)
+        };
+        let unique: HashSet<&KernelSource> = sources.iter().filter(|source| !is_loaded(source)).collect();
+        let keyed = unique.into_iter().map(|source| (key_of(&compiler, source), source));
+        let mut missing: Vec<_> = keyed.filter(|(key, _)| !cache.seems_to_hold(key)).collect();
+        missing.sort_by_cached_key(|(_, source)| (!source.is_slow_to_compile(), source.entry_name(0)));
+        let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let work = || {
+            let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
+            while goes_on() {
+                let Some((key, source)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                match crew.compiled(key, source) {
+                    Ok(_) => drop(count.fetch_add(1, Ordering::Relaxed)),
+                    Err(why) => log::debug!("{}: not compiled ahead: {why}", source.entry_name(0)),
+                }
             }
-            if !goes_on() {
-                break;
-            }
-            match crew.compiled(&key, source) {
-                Ok(_) => count += 1,
-                Err(why) => log::debug!("{}: not compiled ahead: {why}", source.entry_name(0)),
-            }
-        }
-        count
+        };
+        share_work(threads.min(missing.len()), "compile-ahead", "compiles kernels ahead", &work);
+        count.into_inner()
     }
 
     /// Kernels from the disk or from the compiler, on an appropriate number of threads.

@@ -108,7 +108,7 @@ mod timing;
 mod transfers;
 
 pub(in crate::exec) use backend::CudaBackend;
-pub use bound_ops::{compile_ahead, prefetch};
+pub use bound_ops::{compile_ahead, compile_for, prefetch};
 pub use ceilings::GpuCeilings;
 pub use compile_workers::{compile_for_another, may_start_compilers};
 pub use compiler::{Arch, compile_source};

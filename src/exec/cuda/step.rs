@@ -5,6 +5,7 @@ use super::bound_ops::BoundOps;
 use super::device_block::DeviceBlock;
 use super::device_feed::DeviceFeed;
 use super::error::{CudaError, failed};
+use super::feed_memory::HeldRows;
 use super::graph_reader::{Planned, check_size, planned, read};
 use super::graphs::Graphs;
 use super::half_parameters::HalfParameters;
@@ -18,7 +19,7 @@ use crate::exec::error::ExecError;
 use crate::exec::location::located;
 use crate::exec::ready_times::{ReadyStage, ReadyTimes};
 use crate::exec::store::StepMemory;
-use crate::exec::stream::{DataSet, MAX_WATCHED, StepRecord};
+use crate::exec::stream::{DataSet, HeldData, MAX_WATCHED, StepRecord};
 use crate::lower::LValueId;
 use crate::plan::StateKind;
 use cudarc::driver::result;
@@ -291,15 +292,43 @@ impl Step {
         let bytes = |len: usize| (len * 4) as u64;
         let needed = bytes(data.samples.len()) + bytes(data.targets.len());
         let (free, _) = self.ops.gpu.memory()?;
-        if self.graphs.one().is_err() || data.watched.len() > MAX_WATCHED || needed > free / SHARE {
+        if needed > free / SHARE || !self.can_be_fed(data.watched) {
             return Ok(false);
         }
-        let Some((feed, graph)) = DeviceFeed::new(&self.ops, &self.recording, &self.graphs, data)? else {
+        match HeldRows::new(&self.ops, data)? {
+            Some(rows) => self.feed_from(Arc::new(rows), data.watched),
+            None => Ok(false),
+        }
+    }
+
+    /// Fetches batches from a data set that another step holds. Returns false if the step is not captured.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn share(&mut self, held: &HeldData, watched: &[LValueId]) -> Result<bool, ExecError> {
+        self.ops.gpu.enter()?;
+        match Arc::clone(&held.0).downcast() {
+            Ok(rows) if self.can_be_fed(watched) => self.feed_from(rows, watched),
+            _ => Ok(false),
+        }
+    }
+
+    fn can_be_fed(&self, watched: &[LValueId]) -> bool {
+        self.graphs.one().is_ok() && watched.len() <= MAX_WATCHED
+    }
+
+    fn feed_from(&mut self, rows: Arc<HeldRows>, watched: &[LValueId]) -> Result<bool, ExecError> {
+        let Some((feed, graph)) = DeviceFeed::new(&self.ops, &self.recording, &self.graphs, rows, watched)? else {
             return Ok(false);
         };
         self.graphs.keep_fed(1, graph);
         self.feed = Some(Box::new(feed));
         Ok(true)
+    }
+
+    /// The data set on the device.
+    pub(super) fn held(&self) -> Option<HeldData> {
+        self.feed.as_ref().map(|feed| HeldData(Arc::<HeldRows>::clone(feed.rows())))
     }
 
     /// The largest number of steps that the next launch makes if `left` are requested; 0 if steps do not fetch their

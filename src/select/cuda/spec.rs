@@ -192,7 +192,7 @@ impl KernelSpec {
     #[must_use]
     pub fn of(self, kernels: Kernels) -> Self {
         match (kernels, self.member) {
-            (Kernels::General, Member::Specialised { general: Some(general) }) => {
+            (wanted, Member::Specialised { general: Some(general) }) if wanted.are_general() => {
                 let GeneralMember { arguments, declarations, numbers, table, cluster_blocks } = *general;
                 Self { arguments, declarations, cluster_blocks, member: Member::General { numbers, table }, ..self }
             }

@@ -13,7 +13,7 @@ use super::checkpoint::checksum;
 use super::file_keys::CHECKSUM;
 use super::runs::{PlanDigest, RunEntry, RunStore, RunsError};
 use super::weights::read_tensors_of;
-use super::{Origin, Overrides, Session, SessionSpec, StepReport, TensorFile, TrainError};
+use super::{KernelsOfRun, Origin, Overrides, Session, SessionSpec, StepReport, TensorFile, TrainError};
 use crate::data::Preprocessing;
 use crate::model::{Preset, read_preset, write_preset};
 use crate::select::Isa;
@@ -48,6 +48,9 @@ pub struct CapsuleHeader {
     pub preprocessing: Option<Preprocessing>,
     /// Whether kernels were chosen by measured times.
     pub is_tuned: bool,
+    /// The kernels of its steps on a GPU; absent on a CPU, and in capsules of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernels: Option<KernelsOfRun>,
 }
 
 /// A capsule in memory.
@@ -115,6 +118,7 @@ impl Capsule {
             data_hash: data_hash(&session),
             preprocessing: session.dataset().map(|(set, _)| set.preprocessing.clone()),
             is_tuned: spec.tuning.is_some(),
+            kernels: session.kernels(),
         };
         let end = session.weights()?;
         let named = |prefix: &str, list: Vec<(String, HostTensor)>| -> Vec<(String, HostTensor)> {

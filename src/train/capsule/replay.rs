@@ -225,6 +225,11 @@ impl Capsule {
     /// A GPU with the name of the capsule's GPU.
     fn gpu(&self) -> Option<Machine> {
         let usable = |device: &cuda::DeviceInfo| Some(cuda::usable(device.ordinal).ok()?.target());
-        cuda::probe().devices.iter().filter_map(usable).find(|target| target.name == self.header.device)
+        let found = cuda::probe().devices.iter().filter_map(usable).find(|target| target.name == self.header.device)?;
+        // With the kernels of the recorded steps, whatever is set here.
+        Some(match self.header.kernels {
+            Some(kernels) => found.with_kernels(kernels.first),
+            None => found,
+        })
     }
 }

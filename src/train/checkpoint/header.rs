@@ -1,6 +1,7 @@
 //! The header of a checkpoint, read from the first bytes of the file.
 
 use crate::model::read_preset;
+use crate::select::Kernels;
 use crate::train::file_header::read_header;
 use crate::train::file_keys::CHECKPOINT;
 use crate::train::recipe::Recipe;
@@ -22,9 +23,24 @@ pub(in crate::train) struct Header {
     /// step, and in checkpoints of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) loss: Option<f32>,
+    /// The kernels of the last step, on a GPU. Absent in checkpoints of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) kernels: Option<Kernels>,
 }
 
 impl Header {
+    /// A note about kernels of `run` that give other results than those of the checkpoint's steps.
+    pub(super) fn kernels_note(&self, run: Option<Kernels>) -> Option<String> {
+        let (was, is) = self.kernels.zip(run).filter(|(was, is)| !was.equal(*is))?;
+        Some(format!(
+            "the steps before the checkpoint ran {} kernels, and those of this run are {}: results may differ in their \
+             last digits from those of a run without a pause; STEPGRAPH_KERNELS={} continues with the same",
+            was.name(),
+            is.name(),
+            was.name()
+        ))
+    }
+
     /// The recipe of the run that wrote the checkpoint, with a note if it is incomplete; `None` if this version cannot
     /// read it.
     pub(super) fn recipe(&self) -> (Option<Recipe>, Option<&'static str>) {

@@ -16,7 +16,7 @@ pub use header::{checkpoint_end, checkpoint_step};
 use super::file_keys::{CHECKPOINT, CHECKSUM};
 use super::nan_guard::check_parameters;
 use super::tensor_writer::{Stream, checksum_of, write_streams};
-use super::{Session, TrainError, plant};
+use super::{KernelsOfRun, Session, TrainError, plant};
 use crate::lower::{LValue, LValueId};
 use crate::model::{Preset, write_preset};
 use std::collections::HashSet;
@@ -41,6 +41,7 @@ impl Session {
             position: self.feed.position(),
             recipe: Some(self.recipe.clone().of_steps(self.total)),
             loss: self.last_loss,
+            kernels: self.kernels().map(KernelsOfRun::now),
         };
         let text =
             serde_json::to_string(&header).map_err(|e| TrainError::file(path, e.to_string(), "this is a defect"))?;

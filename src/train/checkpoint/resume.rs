@@ -9,7 +9,7 @@ use crate::train::recipe::{Recipe, RecipeChange};
 use crate::train::tensor_reader::{Entry, OpenTensors};
 use crate::train::trained_on::TrainedOn;
 use crate::train::weights::{import, open_tensors};
-use crate::train::{DataFeed, Origin, Session, TrainError, plant};
+use crate::train::{DataFeed, KernelsOfRun, Origin, Session, TrainError, plant};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -41,7 +41,8 @@ impl Session {
         let (past, of_data) = self.check_data(&file.metadata, path)?;
         let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
         let of_rates = theirs.as_ref().and_then(|theirs| self.rates_note(theirs, header.step + 1));
-        let resumed = Resumed { notes: notes.chain(of_rates).chain(of_data).collect(), changes };
+        let of_kernels = header.kernels_note(self.kernels().map(KernelsOfRun::now));
+        let resumed = Resumed { notes: notes.chain(of_rates).chain(of_data).chain(of_kernels).collect(), changes };
         let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let model = self.model().clone();
         // The session is changed only from here on: all parameters are checked before the first is set.

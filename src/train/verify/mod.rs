@@ -83,7 +83,7 @@ pub fn price(preset: &Preset, options: &VerifyOptions) -> Result<Price, TrainErr
     let step_us = step.selection.choices.iter().map(|c| c.cost_us).sum();
     let replay_seconds = replay::endurance_cost(options.replays, step_us);
     let of_path = seconds + reference_kernels::seconds(&step);
-    let checked = paths_checked(&model) + other_lengths(preset, &model, options).len();
+    let checked = paths_checked(&model) * (1 + other_lengths(preset, &model, options).len());
     let seconds = of_path * checked as f64 + training::seconds(step_us);
     let bytes = bytes.max(needs(&session_spec(preset, options), &step).bytes());
     Ok(Price { seconds: seconds + replay_seconds, replay_seconds, bytes })

@@ -58,7 +58,7 @@ pub(super) fn is_useful(bound: f64, norm: f64) -> bool {
 }
 
 /// The values with their last digits changed at random.
-fn moved(values: &[f64], rng: &mut Rng) -> Vec<f64> {
+fn changed(values: &[f64], rng: &mut Rng) -> Vec<f64> {
     values.iter().map(|v| v * (1.0 + rng.range(-1.0, 1.0) * f64::EPSILON)).collect()
 }
 
@@ -72,8 +72,8 @@ fn run_changed(step: &mut Step, until: usize, pool: &mut Pool, rng: &mut Rng) ->
         for id in op.writes() {
             let is_kept = program.value(program.root(id).0).persistent;
             if program.value(id).dtype == DType::F64 && !is_kept {
-                let changed = moved(&step.stored::<f64>(id)?, rng);
-                step.write(id, &changed)?;
+                let values = changed(&step.stored::<f64>(id)?, rng);
+                step.write(id, &values)?;
             }
         }
     }
@@ -126,7 +126,7 @@ impl Spread {
         let mut spread = Self { loss, losses: Vec::new(), grads: Vec::new() };
         for _ in 0..SAMPLES {
             for (p, start) in ids.iter().zip(&start) {
-                step.set_param(*p, &moved(start, &mut rng))?;
+                step.set_param(*p, &changed(start, &mut rng))?;
             }
             run_changed(step, until, pool, &mut rng)?;
             let (moved_loss, moved) = take_results(step)?;
