@@ -1,5 +1,6 @@
 //! The arguments of commands: devices, jobs, weights and the tour.
 
+use crate::select::Kernels;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -26,6 +27,28 @@ impl DeviceChoice {
             Self::Cpu => "CPU".into(),
             Self::Gpu(number) => format!("cuda:{number}"),
             Self::Absent => "NVIDIA H200, plan only".into(),
+        }
+    }
+}
+
+/// The kernels that runs on a GPU start with, which the user chooses and the window remembers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirstKernels {
+    /// Kernels for any size, which exist at once; a long run changes over to kernels for its sizes.
+    #[default]
+    AtOnce,
+    /// The fastest kernels, which are compiled and timed before the first step.
+    Fastest,
+}
+
+impl FirstKernels {
+    /// The kernels of the plan.
+    #[must_use]
+    pub const fn kernels(self) -> Kernels {
+        match self {
+            Self::AtOnce => Kernels::FirstGeneral,
+            Self::Fastest => Kernels::Specialised,
         }
     }
 }

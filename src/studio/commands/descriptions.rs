@@ -1,6 +1,6 @@
 //! The appearance of each command: its name, icon, shortcut and tooltip.
 
-use crate::studio::commands::choices::{TourMove, Weights};
+use crate::studio::commands::choices::{FirstKernels, TourMove, Weights};
 use crate::studio::commands::info::{ALT, CTRL, CTRL_SHIFT, Info, NONE, keys};
 use crate::studio::commands::tab::Tab;
 use crate::studio::commands::ui_command::UiCommand;
@@ -198,6 +198,19 @@ impl UiCommand {
             Self::SelectLargestBuffer => {
                 Info::new("Select the largest buffer", icons::ARENA, None, "Shows where most of the arena went")
             }
+            Self::StartWith(FirstKernels::AtOnce) => Info::new(
+                "Start runs at once",
+                icons::TRAIN,
+                None,
+                "On a GPU: a run starts with kernels for any size, and changes over to kernels for its sizes if it is \
+                 long enough",
+            ),
+            Self::StartWith(FirstKernels::Fastest) => Info::new(
+                "Wait for the fastest kernels",
+                icons::TRAIN,
+                None,
+                "On a GPU: kernels are compiled and timed before the first step of a run",
+            ),
             Self::ReduceMotion => {
                 Info::new("Reduce motion", icons::PAUSE, None, "Switches the fading of buffers off, or on")
             }

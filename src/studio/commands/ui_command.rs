@@ -2,7 +2,7 @@
 
 use crate::ir::Metrics;
 use crate::model::{LayerKind, LayerPath};
-use crate::studio::commands::choices::{DeviceChoice, JobKind, TourMove, Weights};
+use crate::studio::commands::choices::{DeviceChoice, FirstKernels, JobKind, TourMove, Weights};
 use crate::studio::commands::fold::FoldCommand;
 use crate::studio::commands::predictions::PredictionsCommand;
 use crate::studio::commands::runs::RunsCommand;
@@ -93,6 +93,7 @@ pub enum UiCommand {
     ChooseDataFolder(DataField),
     /// Which metrics the next run computes inside its step.
     SetMetrics(Metrics),
+    StartWith(FirstKernels),
     /// Folds and unfolds the list of layers.
     Fold(FoldCommand),
     ShowSide(Side),
@@ -148,6 +149,7 @@ impl UiCommand {
         out.extend(
             [DeviceChoice::Auto, DeviceChoice::Cpu, DeviceChoice::Gpu(0), DeviceChoice::Absent].map(Self::ChooseDevice),
         );
+        out.extend([FirstKernels::AtOnce, FirstKernels::Fastest].map(Self::StartWith));
         out.extend([Self::FitArena, Self::FollowPlots, Self::ToggleLogAxis, Self::ToggleTheme, Self::Quit]);
         out.extend([Self::ResetLayout, Self::TimeBothWays, Self::MeasurePrices, Self::Prove(None)]);
         out.extend(Proof::ALL.map(|p| Self::Prove(Some(p))));

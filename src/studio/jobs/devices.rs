@@ -5,7 +5,7 @@ use crate::exec::cpu::{cpu_name, default_threads, host_target};
 use crate::exec::cuda;
 use crate::lower::Program;
 use crate::select::{Target, Tuning};
-use crate::studio::commands::choices::DeviceChoice;
+use crate::studio::commands::choices::{DeviceChoice, FirstKernels};
 use crate::train::{remembered_times, threads_for_step};
 use crossbeam_channel::{Receiver, bounded};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub struct Machine {
     /// The processor or card, and further information.
     pub about: String,
     pub target: Target,
+    /// Whether the environment sets the kernels of its steps, so that the window's setting does not apply.
+    pub has_set_kernels: bool,
     /// Kernel times that are remembered for this CPU.
     pub tuning: Option<Arc<Tuning>>,
 }
@@ -30,7 +32,7 @@ impl Machine {
     pub fn cpu(tuning: Option<Arc<Tuning>>) -> Self {
         let target = host_target(default_threads());
         let about = cpu_name().unwrap_or_else(|| "This machine's processor".into());
-        Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, tuning }
+        Self { choice: DeviceChoice::Cpu, name: target.name.clone(), about, target, has_set_kernels: false, tuning }
     }
 
     /// The same device with the best number of threads for a training step, if it is a CPU. `program` is the step as it
@@ -48,7 +50,8 @@ impl Machine {
             true => self.tuning.clone(),
             false => remembered_times(&target).unwrap_or_default(),
         };
-        Arc::new(Self { choice: self.choice, name: target.name.clone(), about, target, tuning })
+        let (choice, name, has_set_kernels) = (self.choice, target.name.clone(), false);
+        Arc::new(Self { choice, name, about, target, has_set_kernels, tuning })
     }
 
     fn gpu(gpu: &cuda::Gpu) -> Self {
@@ -60,6 +63,7 @@ impl Machine {
             name: format!("cuda:{}, {}", info.ordinal, info.name),
             about: format!("{}, compute capability {major}.{minor}, {gib:.0} GiB", info.name),
             target: gpu.target(),
+            has_set_kernels: std::env::var_os("STEPGRAPH_KERNELS").is_some(),
             tuning: None,
         }
     }
@@ -71,8 +75,24 @@ impl Machine {
             name: format!("{}, plan only", target.name),
             about: "The step on this GPU, which this machine does not have: kernels, memory, estimated times".into(),
             target,
+            has_set_kernels: false,
             tuning: None,
         }
+    }
+
+    /// Whether its runs may start with several kinds of kernels.
+    fn has_kinds_of_kernels(&self) -> bool {
+        self.target.as_cuda().is_some() && !self.has_set_kernels
+    }
+
+    /// The same device with the kernels that runs start with.
+    fn starting_with(self: &Arc<Self>, first: FirstKernels) -> Arc<Self> {
+        if !self.has_kinds_of_kernels() || self.target.kernels == first.kernels() {
+            return Arc::clone(self);
+        }
+        let mut other = Self::clone(self);
+        other.target.kernels = first.kernels();
+        Arc::new(other)
     }
 
     /// True if a run can be trained on it here.
@@ -165,8 +185,15 @@ impl Devices {
         Arc::clone(if self.current.trains() { &self.current } else { &self.list[0] })
     }
 
-    /// Receives the result of the search, and chooses by `choice`; returns true if the device in use changes.
-    pub fn poll(&mut self, choice: DeviceChoice) -> bool {
+    /// Whether the device in use has kernels of this kind, and others are in use.
+    #[must_use]
+    pub fn may_start_with(&self, first: FirstKernels) -> bool {
+        self.current.has_kinds_of_kernels() && self.current.target.kernels != first.kernels()
+    }
+
+    /// Receives the result of the search, and chooses by `choice` and `first`; returns true if the device in use or its
+    /// kernels change.
+    pub fn poll(&mut self, choice: DeviceChoice, first: FirstKernels) -> bool {
         if let Some(found) = self.search.as_ref().and_then(|s| s.try_recv().ok()) {
             self.search = None;
             self.why_no_gpu = (!found.why_none.is_empty()).then_some(found.why_none);
@@ -179,9 +206,10 @@ impl Devices {
         };
         // A GPU that existed last time and does not exist now is replaced by the CPU.
         let wanted = wanted.unwrap_or(&self.list[0]);
-        let changed = wanted.choice != self.current.choice;
+        let has_kernels = !wanted.has_kinds_of_kernels() || self.current.target.kernels == first.kernels();
+        let changed = wanted.choice != self.current.choice || !has_kernels;
         if changed {
-            self.current = Arc::clone(wanted);
+            self.current = wanted.starting_with(first);
         }
         changed
     }
@@ -190,24 +218,45 @@ impl Devices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::select::Kernels;
 
     #[test]
     fn the_cpu_replaces_a_missing_device_until_another_is_found() {
         let (outbox, search) = bounded(1);
+        let poll = |devices: &mut Devices, choice| devices.poll(choice, FirstKernels::AtOnce);
         let mut devices = Devices::new(None, || {}).unwrap();
         devices.search = Some(search);
-        assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.current().choice == DeviceChoice::Cpu);
-        assert!(devices.poll(DeviceChoice::Absent) && !devices.current().trains());
-        assert!(devices.poll(DeviceChoice::Auto) && devices.current().trains());
+        assert!(!poll(&mut devices, DeviceChoice::Gpu(0)) && devices.current().choice == DeviceChoice::Cpu);
+        assert!(poll(&mut devices, DeviceChoice::Absent) && !devices.current().trains());
+        assert!(poll(&mut devices, DeviceChoice::Auto) && devices.current().trains());
         let gpu = Machine { choice: DeviceChoice::Gpu(0), ..Machine::absent() };
         outbox.send(Found { gpus: vec![gpu], why_none: String::new() }).unwrap();
-        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
-        assert!(!devices.poll(DeviceChoice::Gpu(0)) && devices.list().len() == 3);
+        assert!(poll(&mut devices, DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
+        assert!(!poll(&mut devices, DeviceChoice::Gpu(0)) && devices.list().len() == 3);
         devices.cpu_only = Some("embedding of L0:Embedding has no GPU kernel yet: use --device cpu".into());
-        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Cpu);
+        assert!(poll(&mut devices, DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Cpu);
         devices.cpu_only = None;
-        assert!(devices.poll(DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
-        assert!(devices.poll(DeviceChoice::Cpu) && devices.why_no_gpu.is_none());
+        assert!(poll(&mut devices, DeviceChoice::Auto) && devices.current().choice == DeviceChoice::Gpu(0));
+        assert!(poll(&mut devices, DeviceChoice::Cpu) && devices.why_no_gpu.is_none());
+    }
+
+    #[test]
+    fn the_kernels_of_a_gpu_follow_the_setting_unless_the_environment_sets_them() {
+        let mut devices = Devices::new(None, || {}).unwrap();
+        assert!(!devices.may_start_with(FirstKernels::Fastest) && !devices.may_start_with(FirstKernels::AtOnce));
+        let kernels = |devices: &Devices| devices.current().target.kernels;
+        let mut poll = |first| devices.poll(DeviceChoice::Absent, first).then(|| kernels(&devices));
+        assert_eq!(poll(FirstKernels::AtOnce), Some(Kernels::FirstGeneral));
+        assert_eq!(poll(FirstKernels::AtOnce), None);
+        assert_eq!(poll(FirstKernels::Fastest), Some(Kernels::Specialised));
+        assert_eq!(poll(FirstKernels::AtOnce), Some(Kernels::FirstGeneral));
+        assert!(devices.may_start_with(FirstKernels::Fastest) && !devices.may_start_with(FirstKernels::AtOnce));
+        let set = Machine { choice: DeviceChoice::Gpu(0), has_set_kernels: true, ..Machine::absent() };
+        devices.list.push(Arc::new(set));
+        assert!(devices.poll(DeviceChoice::Gpu(0), FirstKernels::AtOnce));
+        assert_eq!(kernels(&devices), Kernels::Specialised);
+        assert!(!devices.poll(DeviceChoice::Gpu(0), FirstKernels::AtOnce));
+        assert!(!devices.may_start_with(FirstKernels::AtOnce) && !devices.may_start_with(FirstKernels::Fastest));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! keyboard.
 
 use crate::ir::Phase;
+use crate::select::cuda::CompiledFor;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::plan_state::{plan_head_ui, unplanned_ui};
@@ -19,6 +20,7 @@ use crate::studio::widgets::button::{
 use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::keyboard::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
+use egui::text::{LayoutJob, TextFormat};
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
@@ -426,7 +428,14 @@ fn cell_ui(
     let (text, exact) = column.text(row, measured);
     if column == Column::Kernel {
         ui.spacing_mut().button_padding.x = 0.0;
-        let button = ui.add(Button::new(RichText::new(text).font(theme::mono())).frame(false).truncate());
+        let mut name = LayoutJob::default();
+        let part = |color| TextFormat { font_id: theme::mono(), color, ..TextFormat::default() };
+        name.append(&text, 0.0, part(c.text));
+        // A long run changes over to faster kernels for its sizes.
+        if row.compiled_for == Some(CompiledFor::AnySize) {
+            name.append(CompiledFor::AnySize.text(), 8.0, part(c.weak));
+        }
+        let button = ui.add(Button::new(name).frame(false).truncate());
         let what = match level {
             Level::Ir => "Node",
             Level::Lowered => "Lowered op",

@@ -1,7 +1,6 @@
 //! The top bar: menus, the run's state, the device, and the transport.
 
-use crate::studio::commands::choices::DeviceChoice;
-use crate::studio::commands::choices::TourMove;
+use crate::studio::commands::choices::{DeviceChoice, FirstKernels, TourMove};
 use crate::studio::commands::fold::FoldCommand;
 use crate::studio::commands::runs::RunsCommand;
 use crate::studio::commands::side::Side;
@@ -221,8 +220,9 @@ fn menus_ui(ui: &mut Ui, view: &TopBarView<'_>, commands: &mut CommandQueue) {
         &[C::Palette],
     ];
     ui.menu_button("View", |ui| groups_ui(ui, view, &shown, commands));
-    let run: [&[C]; 4] = [
+    let run: [&[C]; 5] = [
         &[C::TrainOrPause, C::Step, C::Stop, C::Continue, C::Reset],
+        &[FirstKernels::AtOnce, FirstKernels::Fastest].map(C::StartWith),
         &[C::TimeBothWays, C::MeasurePrices, C::Prove(None), C::CancelProofs],
         &[RunsCommand::MakeCapsule, RunsCommand::ReplayCapsule].map(C::Runs),
         &[C::MeasureOps, C::ComparePlans, C::ShowValues, C::FindFirstBad],

@@ -164,6 +164,7 @@ impl StudioApp {
             UiCommand::CompareRecording(kind) => training.compare_recording(kind),
             UiCommand::ShowRecording(key) => self.studio.show_recording(key.as_deref()),
             UiCommand::ChooseDevice(choice) => self.studio.settings.device = choice,
+            UiCommand::StartWith(kernels) => self.studio.settings.first_kernels = kernels,
             UiCommand::SetMetrics(metrics) => {
                 let settings = &mut self.studio.settings;
                 (settings.without_accuracy, settings.without_updates) = (!metrics.accuracy, !metrics.updates);

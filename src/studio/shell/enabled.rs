@@ -31,6 +31,7 @@ impl Studio {
             UiCommand::Continue => self.training.is_stopped(),
             UiCommand::Reset => transport().reset,
             UiCommand::Prove(_) => self.is_ready(),
+            UiCommand::StartWith(kernels) => self.devices.may_start_with(*kernels),
             UiCommand::MeasurePrices => self.is_ready() && !self.prices.is_busy(),
             UiCommand::CancelProofs => self.proofs.is_running(),
             UiCommand::TimeBothWays => self.training.has_weights() && !self.training.is_timing,

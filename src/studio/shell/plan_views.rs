@@ -2,6 +2,7 @@
 
 use crate::studio::commands::{Tab, UiCommand, Weights};
 use crate::studio::shell::state::Studio;
+use crate::studio::view_models::format::exact;
 use crate::studio::view_models::panels::arena::ArenaPanelView;
 use crate::studio::view_models::panels::capture::CapturePanelView;
 use crate::studio::view_models::panels::inspector::InspectorPanelView;
@@ -37,7 +38,11 @@ impl Studio {
         let run = &self.training;
         let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
         let trains = self.devices.current().trains();
-        recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), trains, self.readiness())
+        let text = recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), trains, self.readiness());
+        match run.changed_kernels_at {
+            Some(step) => format!("{text}, kernels for these sizes since step {}", exact(step)),
+            None => text,
+        }
     }
 
     /// What the Capture plan tab shows.

@@ -1,7 +1,7 @@
 //! What the window remembers between starts.
 
 use crate::ir::Metrics;
-use crate::studio::commands::choices::DeviceChoice;
+use crate::studio::commands::choices::{DeviceChoice, FirstKernels};
 use crate::studio::commands::side::Side;
 use crate::studio::document::last_opened::LastOpened;
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,7 @@ pub struct Settings {
     /// `None` follows the system.
     pub dark: Option<bool>,
     pub device: DeviceChoice,
+    pub first_kernels: FirstKernels,
     /// Plots whose axis the user has chosen, by name: logarithmic or linear.
     pub plot_log: BTreeMap<String, bool>,
     /// Plots that are hidden, by name.

@@ -250,7 +250,7 @@ impl Studio {
     /// Receives results from the other threads, within a part of a frame; returns true if some are left.
     pub fn take_answers(&mut self) -> bool {
         const BUDGET: Duration = Duration::from_millis(3);
-        if self.devices.poll(self.settings.device) {
+        if self.devices.poll(self.settings.device, self.settings.first_kernels) {
             self.compiler.set_machine(Arc::clone(self.devices.current()));
             self.measurements.change_device();
             // The plan on screen stays until the new one is ready, as after an edit.

@@ -4,6 +4,7 @@ use crate::ir::Phase;
 use crate::model::{LayerPath, Preset};
 use crate::ops::Dir;
 use crate::plan::BufferId;
+use crate::select::cuda::CompiledFor;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::compiler_pages;
 use crate::studio::view_models::format;
@@ -134,6 +135,9 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
         groups: Vec::new(),
     };
     let mut rows = vec![fact("kernel", row.kernel.clone()), fact("phase", phase_name(row.phase))];
+    if let Some(sizes) = plan.levels.compiled_for(index) {
+        rows.push(fact("compiled for", sizes_text(sizes)));
+    }
     if let Some(path) = &row.path {
         rows.push(Row::Link { label: "layer".into(), text: row.layer.clone(), to: Selection::Layer(path.clone()) });
     }
@@ -176,6 +180,15 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     });
     page.groups.push(Group { title: "Constants", rows: constants.collect() });
     page
+}
+
+/// The sizes that a kernel works for, as a sentence.
+const fn sizes_text(sizes: CompiledFor) -> &'static str {
+    match sizes {
+        CompiledFor::AnySize => "any size: a long run changes over to a kernel for these sizes",
+        CompiledFor::ItsSizes => "these sizes",
+        CompiledFor::Library => "a library chooses the kernel",
+    }
 }
 
 const fn phase_name(phase: Phase) -> &'static str {

@@ -7,6 +7,7 @@ use crate::ir::{NodeId, Phase};
 use crate::lower::{LValueId, Op, Program, dims};
 use crate::model::{LayerId, LayerPath};
 use crate::ops::Dir;
+use crate::select::cuda::CompiledFor;
 use crate::select::least;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::format;
@@ -97,6 +98,8 @@ pub struct LevelRow {
     pub name: &'static str,
     /// The kernel; for nodes their outputs, for lowered operations what they were fused into.
     pub kernel: String,
+    /// The sizes that the kernel works for, on a GPU.
+    pub compiled_for: Option<CompiledFor>,
     pub shapes: String,
     pub dtypes: String,
     /// Inputs of a node, dimensions of an operation, rejected candidates of a selection, addresses of a call.
@@ -140,6 +143,12 @@ impl Levels {
             selected: selected_rows(compiled),
             recorded: recorded_rows(compiled),
         }
+    }
+
+    /// The sizes that the kernel of an operation works for, on a GPU.
+    #[must_use]
+    pub fn compiled_for(&self, op: usize) -> Option<CompiledFor> {
+        self.selected.get(op)?.compiled_for
     }
 
     /// The rows of a level, in order.
@@ -192,6 +201,7 @@ fn blank(
         path: layer.map(|l| l.path.clone()),
         name,
         kernel: String::new(),
+        compiled_for: None,
         shapes: String::new(),
         dtypes: String::new(),
         detail: String::new(),
@@ -267,9 +277,11 @@ fn lowered_rows(compiled: &Compiled) -> Vec<LevelRow> {
 
 fn selected_rows(compiled: &Compiled) -> Vec<LevelRow> {
     let program = &compiled.plan.program;
+    let compiled_for = CompiledFor::of_all(&compiled.selection);
     let row = |(index, (op, choice)): (usize, (&Op, &crate::select::Choice))| {
         let mut row = blank(index, op.phase, op.kind.name(), compiled, op.layer, op.pass);
         row.kernel.clone_from(&choice.kernel);
+        row.compiled_for = compiled_for.get(index).copied();
         row.shapes = shapes(program, op);
         row.dtypes = dtypes(program, op);
         let lost = choice.candidates.iter().filter(|k| !k.lost.is_empty());

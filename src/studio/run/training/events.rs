@@ -37,6 +37,7 @@ impl Training {
                 self.recordings.plans = Some(plans);
                 self.writer.begin(&compiled, total, maybe_trained);
                 (self.recording, self.ready_times, self.previous) = (Some(recording), Some(ready_times), None);
+                self.changed_kernels_at = None;
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
                 self.data = data;
@@ -105,6 +106,9 @@ impl Training {
     pub fn steps(&mut self, reports: &[StepReport]) {
         let h = &mut self.history;
         for r in reports {
+            if r.kernels.is_some() {
+                self.changed_kernels_at = Some(r.step);
+            }
             h.curves.loss.push(r.loss);
             h.curves.accuracy.push(r.accuracy);
             h.curves.step_us.push(r.step_us);

@@ -36,6 +36,8 @@ pub struct Training {
     pub recordings: RunRecordings,
     /// The time until its first step could run.
     pub ready_times: Option<ReadyTimes>,
+    /// The first step with kernels for its sizes, if the run started with kernels for any size and changed over.
+    pub changed_kernels_at: Option<u64>,
     /// The device that it is trained on.
     pub device: Option<DeviceChoice>,
     pub history: History,
@@ -92,6 +94,7 @@ impl Default for Training {
             recording: None,
             recordings: RunRecordings::default(),
             ready_times: None,
+            changed_kernels_at: None,
             device: None,
             history: History::default(),
             rates: Rates::default(),
