@@ -103,7 +103,12 @@ impl StepGraphPanel {
             });
         }
         let longest = |text: fn(&LevelRow) -> &str| all.iter().map(|r| text(r).chars().count()).max().unwrap_or(0);
-        self.longest = [longest(|r| &r.shapes), longest(|r| &r.kernel)];
+        let mark = |r: &LevelRow| match r.compiled_for {
+            Some(sizes @ CompiledFor::AnySize) => sizes.text().len() + 1,
+            _ => 0,
+        };
+        let kernel = all.iter().map(|r| r.kernel.chars().count() + mark(r)).max().unwrap_or(0);
+        self.longest = [longest(|r| &r.shapes), kernel];
         self.layers.clear();
         for row in all {
             if !row.layer.is_empty() && self.layers.last() != Some(&row.layer) && !self.layers.contains(&row.layer) {
