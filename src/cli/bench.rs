@@ -50,8 +50,8 @@ struct Report {
     parameters: usize,
     eager_us: Distribution,
     replay_us: Distribution,
-    /// Replays with the general kernels that a run starts with, if it then changes over to those that everything else
-    /// is about.
+    /// Replays with the general kernels that a run starts with, if it then changes over to those that the other times
+    /// of the step are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     general_us: Option<Distribution>,
     /// The eager median divided by the replayed median.

@@ -213,7 +213,7 @@ pub fn text(s: &Summary) -> String {
         None => out.push_str("held out: nothing, so the run was not evaluated\n"),
     }
     if let Some(step) = s.kernels.and_then(|kernels| kernels.changed_at) {
-        out.push_str(&format!("kernels: general until step {step}, then compiled for their sizes\n"));
+        out.push_str(&format!("kernels: general before step {step}, compiled for their sizes from there on\n"));
     }
     if let Some(text) = recordings_text(&s.recordings) {
         out.push_str(&text);

@@ -399,7 +399,10 @@ impl LentStep {
     /// it did.
     pub fn take_renewal(&mut self) -> bool {
         let Some((pool, own)) = &self.home else { return false };
-        let renewed = pool.state().take_renewal(*own);
+        let mut state = pool.state();
+        let renewed = state.take_renewal(*own);
+        state.evict(None);
+        drop(state);
         // What it replaces is freed after the pool's lock is released.
         renewed.map(|renewed| self.step.replace(renewed)).is_some()
     }

@@ -71,7 +71,7 @@ impl Kernels {
 
     /// Whether steps with these and with the `other` kernels give the same results, bit for bit.
     #[must_use]
-    pub const fn equal(self, other: Self) -> bool {
+    pub const fn gives_results_of(self, other: Self) -> bool {
         matches!(self, Self::Specialised) == matches!(other, Self::Specialised)
     }
 

@@ -77,17 +77,26 @@ impl Job {
             return Ok(());
         }
         let prepare = |step: &mut Step| -> Result<(), TrainError> {
+            // The run must not lose what it has: a captured step, and batches from the device.
+            if let Some(why) = step.recording().why_eager {
+                return Err(TrainError::NoKernels(why));
+            }
             if !self.watched.is_empty() {
                 step.watch(&self.watched)?;
             }
-            if let Some(held) = &self.held
-                && step.share(held, &self.watched)?
-            {
+            if let Some(held) = &self.held {
+                if !step.share(held, &self.watched)? {
+                    return Err(TrainError::NoKernels("the step cannot fetch its batches on the device".into()));
+                }
                 step.prepare_launches()?;
             }
-            Ok(())
+            // Launches of another thread do not wait for the work of this one.
+            Ok(step.synchronize()?)
         };
-        pool.renew(self.id, compiled, prepare).map(|_| ())
+        if !pool.renew(self.id, compiled, prepare)? {
+            log::debug!("a recording was dropped before its kernels were ready");
+        }
+        Ok(())
     }
 }
 
@@ -136,6 +145,11 @@ impl Maker {
         }
     }
 
+    /// Whether it was ended.
+    pub(super) fn is_ended(&self) -> bool {
+        !self.goes_on.load(Ordering::Relaxed)
+    }
+
     /// Whether all requested recordings are ready, or could not be made.
     pub(super) fn is_idle(&self) -> bool {
         self.ended.load(Ordering::Acquire) == self.asked.len()
@@ -169,7 +183,8 @@ pub(super) enum Stage {
 /// The change of a run's kernels.
 pub(super) struct ChangeOver {
     pub(super) stage: Stage,
-    /// The duration of the last step, in microseconds.
+    /// The duration of the last step, and the smaller one of the last two, in microseconds.
+    last_us: f32,
     pub(super) step_us: f32,
     pub(super) kernels: KernelsOfRun,
     /// Whether the next step is the first one with other kernels.
@@ -182,16 +197,24 @@ impl ChangeOver {
         let first = train.compiled().selection.target.kernels;
         let changes = first == Kernels::FirstGeneral && spec.executor == Executor::Replay;
         let stage = if changes { Stage::Waits } else { Stage::Keeps };
-        Self { stage, step_us: 0.0, kernels: KernelsOfRun { first, changed_at: None }, is_new: false }
+        let kernels = KernelsOfRun { first, changed_at: None };
+        Self { stage, last_us: f32::INFINITY, step_us: 0.0, kernels, is_new: false }
     }
 
     /// Notes the duration of a step; returns its kernels if it is the first step that runs them.
     pub(super) fn made(&mut self, step: u64, step_us: f32) -> Option<Kernels> {
-        self.step_us = step_us;
-        if !std::mem::take(&mut self.is_new) {
+        (self.step_us, self.last_us) = (step_us.min(self.last_us), step_us);
+        if !std::mem::take(&mut self.is_new) || self.kernels.changed_at.is_some() {
             return None;
         }
-        self.kernels.changed_at.get_or_insert(step);
+        self.kernels.changed_at = Some(step);
         Some(Kernels::Interchangeable)
+    }
+
+    /// Ends the thread after its current kernel, because the run is at its end.
+    pub(super) fn end(&self) {
+        if let Stage::Makes(maker) = &self.stage {
+            maker.goes_on.store(false, Ordering::Relaxed);
+        }
     }
 }

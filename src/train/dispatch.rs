@@ -371,9 +371,10 @@ impl Dispatch {
         self.known.iter().map(|known| (known.case, known.step)).collect()
     }
 
-    /// The recordings of the cases that have occurred, without those that the session owns.
+    /// The recordings that exist, without those that the session owns, each with its case and one of its steps.
     pub(super) fn lent_cases(&self) -> impl Iterator<Item = (RecordingId, Case, u64)> {
-        self.known.iter().filter(|known| !known.is_whole).map(|known| (known.id, known.case, known.step))
+        let exists = |known: &&Known| !known.is_whole && self.pool.presence(known.id) == Some(Presence::There);
+        self.known.iter().filter(exists).map(|known| (known.id, known.case, known.step))
     }
 
     /// The key of a case that occurred.

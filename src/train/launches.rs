@@ -43,7 +43,7 @@ impl Session {
         }
         while made < most && (made == 0 || started.elapsed() < within) {
             self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
-            self.change_over()?;
+            self.change_over();
             // A snapshot needs a point at which no launch is in flight: there is one at the next of these steps.
             let next = self.guard.next(&self.train).saturating_sub(self.done).max(1);
             let wanted = (most - made).min(self.total - self.done).min(next);

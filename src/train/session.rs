@@ -289,7 +289,7 @@ impl Session {
             return Ok(None);
         }
         self.guard.renew(&mut self.train, &self.feed, self.done, false)?;
-        self.change_over()?;
+        self.change_over();
         let Some((means, used, [feed_us, step_us])) = self.batches()? else { return Ok(None) };
         let (step, ids) = self.train.reports();
         let first = |id: Option<LValueId>, or: f32| match id {
@@ -355,6 +355,9 @@ impl Session {
             self.made += 1;
             self.last_loss = Some(report.loss);
             report.kernels = self.change_over.made(report.step, report.step_us + report.feed_us);
+            if self.done >= self.total {
+                self.change_over.end();
+            }
         }
         Ok(is_sound)
     }

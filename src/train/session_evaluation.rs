@@ -7,6 +7,7 @@ use crate::compile::Compiled;
 use crate::data;
 use crate::exec::Executor;
 use crate::exec::cpu::Pool;
+use crate::select::Target;
 use std::sync::Arc;
 
 impl Session {
@@ -36,9 +37,14 @@ impl Session {
         Ok(())
     }
 
+    /// The machine with the kernels that the run started with: compiling others would stop the run.
+    fn first_target(&self) -> Target {
+        self.train.compiled().selection.target.clone().with_kernels(self.change_over.kernels.first)
+    }
+
     /// Places the evaluation as it was compiled before, or compiled now.
     fn place_evaluator(&mut self, compiled: Option<Arc<Compiled>>) -> Result<(), TrainError> {
-        let machine = self.train.compiled().selection.target.clone();
+        let machine = self.first_target();
         self.evaluator = Some(Evaluator::new(&self.model, &machine, self.train.last(), compiled)?);
         Ok(())
     }
@@ -55,7 +61,7 @@ impl Session {
         if is_batch {
             self.make_evaluator()?;
         } else if self.alone.is_none() {
-            let machine = self.train.compiled().selection.target.clone();
+            let machine = self.first_target();
             self.alone = Some(Evaluator::of_one(&self.model, &machine, self.train.last())?);
         }
         let own = if is_batch { &mut self.evaluator } else { &mut self.alone };

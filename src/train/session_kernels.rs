@@ -8,6 +8,10 @@ use std::time::Duration;
 
 /// The remaining time of a run, at its current rate, from which on compiling for its sizes is worthwhile, in seconds.
 const WORTHWHILE_SECONDS: f64 = 5.0;
+/// The number of recordings of one run that are made again.
+const MOST_RECORDINGS: usize = 64;
+/// Steps between two searches for recordings that were not made again.
+const LOOK_EVERY: u64 = 64;
 
 impl Session {
     /// The kernels of its steps; `None` on a CPU, whose kernels work for all sizes.
@@ -19,23 +23,26 @@ impl Session {
 
     /// Takes over recordings with kernels for its sizes, or has them made, if the rest of the run is long enough.
     /// Called between two steps, when no launch is in flight.
-    ///
-    /// # Errors
-    /// If the system refuses to start a thread.
-    pub(super) fn change_over(&mut self) -> Result<(), TrainError> {
+    pub(super) fn change_over(&mut self) {
+        if matches!(&self.change_over.stage, Stage::Makes(maker) if maker.is_ended()) {
+            // The run was extended.
+            self.change_over.stage = Stage::Waits;
+        }
         match self.change_over.stage {
-            Stage::Keeps => return Ok(()),
+            Stage::Keeps => return,
             Stage::Waits => {
                 let seconds = (self.total - self.done) as f64 * f64::from(self.change_over.step_us) / 1e6;
                 if self.made == 0 || seconds < WORTHWHILE_SECONDS {
-                    return Ok(());
+                    return;
                 }
             }
             Stage::Makes(_) => {}
         }
-        self.ask_for_kernels()?;
+        if let Err(error) = self.ask_for_kernels() {
+            log::warn!("the run keeps its general kernels: {error}");
+            self.change_over.stage = Stage::Keeps;
+        }
         self.take_kernels();
-        Ok(())
     }
 
     /// Compiles kernels for its sizes and takes them over now, if it started with general ones; returns whether it did.
@@ -65,25 +72,29 @@ impl Session {
 
     /// Requests the recordings that were not requested yet.
     fn ask_for_kernels(&mut self) -> Result<(), TrainError> {
-        let Self { train, change_over, watched, streams, .. } = self;
+        let Self { train, change_over, watched, streams, made, .. } = self;
         if matches!(change_over.stage, Stage::Waits) {
             let Some(pool) = train.last().pool() else { return Ok(()) };
             change_over.stage = Stage::Makes(Maker::start(Arc::clone(pool))?);
         }
         let Stage::Makes(maker) = &mut change_over.stage else { return Ok(()) };
-        if maker.asked.is_empty() {
+        let is_first = maker.asked.is_empty();
+        if is_first {
             let held = train.held().filter(|_| *streams);
             for (number, step) in train.owned().enumerate() {
-                let Some(id) = step.id() else { continue };
+                let Some(id) = step.id().filter(|_| step.compiled().selection.target.kernels.are_general()) else {
+                    continue;
+                };
                 // Only the recording that updates the parameters has values that are read together.
                 let of_last = (number == 0).then(|| (watched.read_back(), held.clone()));
                 let (watched, held) = of_last.unwrap_or_default();
                 maker.ask(Job { id, planned: Planned::Whole(Arc::clone(step.compiled())), watched, held });
             }
         }
-        if let Some(dispatch) = train.dispatch() {
+        let is_due = is_first || maker.is_idle() && made.is_multiple_of(LOOK_EVERY);
+        if let (Some(dispatch), true) = (train.dispatch(), is_due) {
             for (id, case, step) in dispatch.lent_cases() {
-                if !maker.asked.contains(&id) {
+                if maker.asked.len() < MOST_RECORDINGS && !maker.asked.contains(&id) {
                     let planned = Planned::Case(Arc::clone(dispatch.planner()), case, step);
                     maker.ask(Job { id, planned, watched: Vec::new(), held: None });
                 }

@@ -180,17 +180,22 @@ impl KernelStore {
         let mut missing: Vec<_> = keyed.filter(|(key, _)| !cache.seems_to_hold(key)).collect();
         missing.sort_by_cached_key(|(_, source)| (!source.is_slow_to_compile(), source.entry_name(0)));
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let (most, _) = crew_for(missing.len(), missing.len());
         let work = || {
             let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
             while goes_on() {
                 let Some((key, source)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
+                // Another thread may have compiled it since.
+                if is_loaded(source) || cache.seems_to_hold(key) {
+                    continue;
+                }
                 match crew.compiled(key, source) {
                     Ok(_) => drop(count.fetch_add(1, Ordering::Relaxed)),
                     Err(why) => log::debug!("{}: not compiled ahead: {why}", source.entry_name(0)),
                 }
             }
         };
-        share_work(threads.min(missing.len()), "compile-ahead", "compiles kernels ahead", &work);
+        share_work(threads.min(most), "compile-ahead", "compiles kernels ahead", &work);
         count.into_inner()
     }
 

@@ -4,6 +4,7 @@ use crate::ir::Phase;
 use crate::model::{LayerPath, Preset};
 use crate::ops::Dir;
 use crate::plan::BufferId;
+use crate::select::Kernels;
 use crate::select::cuda::CompiledFor;
 use crate::studio::commands::selection::Selection;
 use crate::studio::view_models::compiler_pages;
@@ -136,7 +137,7 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
     };
     let mut rows = vec![fact("kernel", row.kernel.clone()), fact("phase", phase_name(row.phase))];
     if let Some(sizes) = plan.levels.compiled_for(index) {
-        rows.push(fact("compiled for", sizes_text(sizes)));
+        rows.push(fact("compiled for", sizes_text(sizes, c.selection.target.kernels)));
     }
     if let Some(path) = &row.path {
         rows.push(Row::Link { label: "layer".into(), text: row.layer.clone(), to: Selection::Layer(path.clone()) });
@@ -183,9 +184,12 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
 }
 
 /// The sizes that a kernel works for, as a sentence.
-const fn sizes_text(sizes: CompiledFor) -> &'static str {
+const fn sizes_text(sizes: CompiledFor, kernels: Kernels) -> &'static str {
     match sizes {
-        CompiledFor::AnySize => "any size: a long run changes over to a kernel for these sizes",
+        CompiledFor::AnySize if matches!(kernels, Kernels::FirstGeneral) => {
+            "any size: a long run changes over to a kernel for these sizes"
+        }
+        CompiledFor::AnySize => "any size",
         CompiledFor::ItsSizes => "these sizes",
         CompiledFor::Library => "a library chooses the kernel",
     }

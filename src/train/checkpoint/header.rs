@@ -31,7 +31,7 @@ pub(in crate::train) struct Header {
 impl Header {
     /// A note about kernels of `run` that give other results than those of the checkpoint's steps.
     pub(super) fn kernels_note(&self, run: Option<Kernels>) -> Option<String> {
-        let (was, is) = self.kernels.zip(run).filter(|(was, is)| !was.equal(*is))?;
+        let (was, is) = self.kernels.zip(run).filter(|(was, is)| !was.gives_results_of(*is))?;
         Some(format!(
             "the steps before the checkpoint ran {} kernels, and those of this run are {}: results may differ in their \
              last digits from those of a run without a pause; STEPGRAPH_KERNELS={} continues with the same",
