@@ -93,7 +93,9 @@ struct UpdateRates : OneBlock<32> {
         if (step <= warmup) return lr * (double)step / (double)warmup;
         const double length = (double)total - (double)warmup;
         const double p = step < total ? ((double)step - (double)warmup) / length : 1.0;
-        if constexpr (KIND == SCHEDULE_LINEAR) return lr * (1.0 - (1.0 - number(last)) * p);
+        // Rounded one by one, as on a CPU: near the middle of two floats, a fused product would give the other one.
+        if constexpr (KIND == SCHEDULE_LINEAR)
+            return lr * __dsub_rn(1.0, __dmul_rn(1.0 - number(last), p));
         if constexpr (KIND == SCHEDULE_COSINE)
             return lr * (number(last) + (1.0 - number(last)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
         if constexpr (KIND == SCHEDULE_STEP) {
