@@ -120,6 +120,27 @@ fn a_long_run_changes_over_by_itself_and_a_checkpoint_tells_its_kernels_on_a_gpu
     }
 }
 
+/// Two of these rates are so close to the middle of two floats that one more or one fewer rounding changes them.
+#[test]
+fn the_rates_of_a_linear_schedule_are_those_of_the_cpu_with_every_kind_of_kernels() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let text = r#"{"version": 1, "name": "rates", "input": {"shape": [64], "batch": 64},
+        "layers": [{"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"}, "optimizer":
+        {"type": "adam", "lr": 0.002, "schedule": {"type": "linear", "warmup": 4, "final": 0.1}},
+        "data": {"type": "digits"}, "train": {"steps": 12, "seed": 3}}"#;
+    let preset = read_preset(text).unwrap();
+    let rates = |spec: SessionSpec| -> Vec<u32> {
+        made(&mut Session::prepare(&spec).unwrap(), 12).iter().map(|report| report.lr.to_bits()).collect()
+    };
+    let expected = rates(SessionSpec::new(preset.clone(), PathBuf::new()));
+    for kernels in [Kernels::General, Kernels::Interchangeable, Kernels::Specialised] {
+        assert_eq!(rates(spec(&preset, &machine, kernels, 12)), expected, "{kernels:?}");
+    }
+}
+
 #[test]
 fn runs_that_cannot_change_over_keep_their_kernels() {
     let preset = bundled("digits-mlp");
