@@ -23,6 +23,7 @@ pub mod generate_args;
 mod keep_run;
 mod kernel_times;
 mod log_lines;
+mod metrics;
 mod notes;
 mod numbers;
 mod output;

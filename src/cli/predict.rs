@@ -2,6 +2,7 @@
 
 use super::args::PredictArgs;
 use super::error::{unwritable, wrong};
+use super::metrics::Metrics;
 use super::output::{self, count};
 use super::predict_data::{Chosen, Weights, choose};
 use super::predict_series::{self, Series};
@@ -13,7 +14,6 @@ use crate::model::{Model, Targets};
 use crate::tensor::{figure, plural, write_advice, write_atomic};
 use crate::train::{
     AnswerSums, ClassRates, DataChoice, Evaluation, Forecast, Purpose, Session, SessionSpec, Start, TrainError,
-    perplexity,
 };
 use serde::Serialize;
 use std::path::Path;
@@ -66,17 +66,9 @@ struct Summary {
     /// if an earlier part of their run may have trained on the samples.
     part: &'static str,
     samples: usize,
-    /// Mean loss, without label smoothing.
-    loss: f64,
-    accuracy: Option<f64>,
-    /// Share of samples that are correct at every position; absent if a sample has one class.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exact: Option<f64>,
-    /// The perplexity, for networks that predict tokens: the number of equally likely tokens that would be as hard to
-    /// predict.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<f64>,
-    /// The loss in bits, for such networks.
+    #[serde(flatten)]
+    metrics: Metrics,
+    /// The loss in bits, for networks that predict tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     bits_per_token: Option<f64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -133,23 +125,19 @@ pub fn run(args: &PredictArgs) -> anyhow::Result<()> {
         write(path, &csv())?;
     }
     let table = is_printed.then(csv);
-    let perplexity = perplexity(session.model(), answers.found.loss);
+    let metrics = Metrics::of(session.model(), &answers.found);
     let classes = answers.classes(&set);
     let (outputs, by_sample) = (answers.outputs(&set, &samples), answers.by_sample(&set, &samples));
-    let Evaluation { loss, accuracy, exact, confusion, .. } = answers.found;
     let summary = Summary {
         preset: found.preset.name,
         device,
         init: weights.path.display().to_string(),
         part: part.name(),
         samples: samples.len(),
-        loss,
-        accuracy,
-        exact,
-        perplexity,
-        bits_per_token: perplexity.map(|_| loss / std::f64::consts::LN_2),
+        bits_per_token: metrics.perplexity.map(|_| metrics.loss / std::f64::consts::LN_2),
+        metrics,
         classes,
-        confusion,
+        confusion: answers.found.confusion,
         forecast: forecast.as_ref().map(Series::of),
         outputs,
         answers: by_sample,
@@ -375,15 +363,14 @@ fn text(s: &Summary) -> String {
     };
     let doubt = if s.part == "maybe_trained" { " that may have been trained on" } else { "" };
     let samples = format!("{} {part}{}{doubt}", count(s.samples as u64), plural(s.samples as u64, "sample"));
-    let mut text = format!("{}: {samples}, loss {}", s.preset, figure(s.loss, 4));
-    if let Some(accuracy) = s.accuracy {
+    let mut text = format!("{}: {samples}, loss {}", s.preset, figure(s.metrics.loss, 4));
+    if let Some(accuracy) = s.metrics.accuracy {
         text.push_str(&format!(", {:.2}% right", accuracy * 100.0));
     }
-    // No sample of a long text is predicted correctly at all positions.
-    if let Some(exact) = s.exact.filter(|share| *share > 0.0) {
+    if let Some(exact) = s.metrics.some_exact() {
         text.push_str(&format!(", {:.2}% of samples exact", exact * 100.0));
     }
-    if let (Some(perplexity), Some(bits)) = (s.perplexity, s.bits_per_token) {
+    if let (Some(perplexity), Some(bits)) = (s.metrics.perplexity, s.bits_per_token) {
         text.push_str(&format!(", perplexity {}, {} bits a token", figure(perplexity, 2), figure(bits, 3)));
     }
     text.push('\n');

@@ -1,6 +1,7 @@
 //! The closing summary of `stepgraph train`, as JSON and as text.
 
 use super::args::{ExecutorArg, TrainArgs};
+use super::metrics::Metrics;
 use super::output::{self, Distribution};
 use super::signals::Signal;
 use super::step_times::Times;
@@ -8,7 +9,7 @@ use crate::exec::{PoolReport, peak_bytes};
 use crate::model::Model;
 use crate::select::Threads;
 use crate::tensor::{Bytes, figure};
-use crate::train::{Evaluation, KernelsOfRun, RecipeChange, Session, StepReport, perplexity};
+use crate::train::{Evaluation, KernelsOfRun, RecipeChange, Session, StepReport};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -68,26 +69,19 @@ pub struct Summary {
     recipe_changes: Vec<Value>,
 }
 
+/// An evaluation of held-out samples after a step.
 #[derive(Clone, Serialize)]
 pub struct HeldOut {
     step: u64,
-    loss: f64,
-    accuracy: Option<f64>,
-    /// If each position of a sample has a class: the share of samples whose positions are all predicted correctly.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exact: Option<f64>,
-    /// The perplexity, for networks that predict tokens: the number of equally likely tokens that would be as hard to
-    /// predict.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<f64>,
+    #[serde(flatten)]
+    metrics: Metrics,
     samples: usize,
 }
 
 impl HeldOut {
     #[must_use]
     pub fn new(model: &Model, step: u64, found: &Evaluation) -> Self {
-        let &Evaluation { samples, loss, accuracy, exact, .. } = found;
-        Self { step, loss, accuracy, exact, perplexity: perplexity(model, loss), samples }
+        Self { step, metrics: Metrics::of(model, found), samples: found.samples }
     }
 
     /// The evaluation as text; its samples are called held out unless they may have been trained on before
@@ -95,15 +89,15 @@ impl HeldOut {
     #[must_use]
     pub fn text(&self, maybe_trained: bool) -> String {
         let what = if maybe_trained { "may have been trained on" } else { "held out" };
-        let accuracy = self.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
-        // No sample of a long text is predicted correctly at all positions.
-        let exact = self.exact.filter(|share| *share > 0.0);
+        let m = &self.metrics;
+        let accuracy = m.accuracy.map_or_else(String::new, |a| format!("accuracy {:.2} %, ", a * 100.0));
+        let exact = m.some_exact();
         // If whole samples are predicted correctly, most tokens are certain, and the perplexity carries no information.
-        let perplexity = self.perplexity.filter(|_| exact.is_none());
+        let perplexity = m.perplexity.filter(|_| exact.is_none());
         let perplexity = perplexity.map_or_else(String::new, |p| format!("perplexity {}, ", figure(p, 2)));
         let exact = exact.map_or_else(String::new, |share| format!("{:.2} % of samples exact, ", share * 100.0));
         let samples = output::counted(self.samples as u64, "sample");
-        format!("{what}: {accuracy}{exact}{perplexity}loss {} on {samples}", figure(self.loss, 4))
+        format!("{what}: {accuracy}{exact}{perplexity}loss {} on {samples}", figure(m.loss, 4))
     }
 }
 

@@ -256,7 +256,15 @@ impl Step {
         let saved = self.snapshot()?;
         self.run(Executor::Eager, pool)?;
         self.replay(pool)?;
-        self.restore(&saved)?;
+        self.rewind(&saved)
+    }
+
+    /// Restores a [`Self::snapshot`] of this step after everything that was started has ended.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn rewind(&mut self, saved: &[u8]) -> Result<(), ExecError> {
+        self.restore(saved)?;
         self.synchronize()
     }
 

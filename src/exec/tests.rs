@@ -70,6 +70,20 @@ fn founded(model: &Model, room_bytes: u64) -> LentStep {
     step
 }
 
+/// A pool without a limit with the step of a whole batch, and two compiled steps of fewer samples.
+struct Founded {
+    whole: LentStep,
+    recordings: Arc<RecordingPool>,
+    compiled: [Arc<Compiled>; 2],
+}
+
+fn with_two_more() -> Founded {
+    let model = adam();
+    let whole = founded(&model, u64::MAX);
+    let recordings = Arc::clone(whole.pool().unwrap());
+    Founded { whole, recordings, compiled: [training(&model, 3), training(&model, 5)] }
+}
+
 /// Lends a step that was compiled here.
 fn lend(first: &LentStep, compiled: &Arc<Compiled>) -> Result<LentStep, ExecError> {
     let recordings = first.pool().unwrap();
@@ -278,11 +292,8 @@ fn keys_contain_inputs_path_and_variant() {
 #[test]
 fn two_threads_use_one_pool() {
     const STEPS: usize = 40;
-    let model = adam();
-    let whole = founded(&model, u64::MAX);
-    let recordings = Arc::clone(whole.pool().unwrap());
+    let Founded { whole, recordings, compiled } = with_two_more();
     let counter = whole.find("counter").unwrap();
-    let compiled = [training(&model, 3), training(&model, 5)];
     std::thread::scope(|scope| {
         for thread in 0..2 {
             let (recordings, compiled) = (&recordings, &compiled);
@@ -448,10 +459,7 @@ fn a_recording_that_does_not_fit_is_refused_with_the_reason() {
 #[test]
 fn changing_between_recordings_counts_hits_and_is_fast() {
     const ROUNDS: u64 = 100_000;
-    let model = adam();
-    let whole = founded(&model, u64::MAX);
-    let recordings = Arc::clone(whole.pool().unwrap());
-    let compiled = [training(&model, 3), training(&model, 5)];
+    let Founded { whole, recordings, compiled } = with_two_more();
     compiled.iter().for_each(|c| drop(lend(&whole, c).unwrap()));
     let ids = compiled.each_ref().map(|c| recordings.id_of(&GraphKey::of(c)));
     let mut lent = LentStep::find(&recordings, ids[0], 1).unwrap();

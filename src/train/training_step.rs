@@ -237,8 +237,7 @@ impl TrainingStep {
         let saved = self.snapshot()?;
         self.run(Executor::Eager, pool)?;
         self.replay(pool)?;
-        self.restore(&saved)?;
-        self.synchronize()
+        self.rewind(&saved)
     }
 
     /// Starts or stops recording the ids of executed kernels.

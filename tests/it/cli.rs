@@ -87,6 +87,16 @@ fn was_refused(args: &[&str], output: &Output) -> String {
     text
 }
 
+/// For each wrong value of an option, the message names the option, the value, and what is expected.
+fn refuses_values(cases: &[(&str, &[&str], &str)], message: impl Fn(&str, &str) -> String) {
+    for &(option, wrong, expected) in cases {
+        for value in wrong {
+            let message = message(option, value);
+            assert!([option, value, expected].iter().all(|part| message.contains(part)), "{message}");
+        }
+    }
+}
+
 /// The names in a folder.
 fn listing(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> =

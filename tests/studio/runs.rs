@@ -46,6 +46,14 @@ fn with_runs(folder: &std::path::Path, steps: &[&str]) -> Robot {
     robot
 }
 
+/// A window whose run has finished, and the id of the run.
+fn finished(folder: &std::path::Path, steps: &str) -> (Robot, String) {
+    let mut robot = open(folder);
+    train(&mut robot, steps);
+    let id = ids(robot.app())[0].clone();
+    (robot, id)
+}
+
 fn ids(app: &StudioApp) -> Vec<String> {
     app.studio.runs.entries.iter().map(|e| e.id.clone()).collect()
 }
@@ -314,9 +322,7 @@ fn a_run_that_is_discarded_keeps_its_weights_and_its_curve() {
 #[test]
 fn a_run_that_another_network_replaces_is_reported_as_kept() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "20");
-    let id = ids(robot.app())[0].clone();
+    let (mut robot, id) = finished(folder.path(), "20");
     robot.choose(UiCommand::NewFromPreset(1));
     robot.window.run_steps(2);
     robot.press("Discard changes");
@@ -428,9 +434,7 @@ fn the_table_of_runs_is_navigated_and_runs_are_deleted_by_keyboard() {
 #[test]
 fn a_pinned_baseline_is_remembered_at_once_and_a_loss_is_one_number() {
     let folder = tempfile::tempdir().unwrap();
-    let mut robot = open(folder.path());
-    train(&mut robot, "40");
-    let id = ids(robot.app())[0].clone();
+    let (mut robot, id) = finished(folder.path(), "40");
     // The Train tab shows the same loss as the table of runs.
     let loss = robot.app().studio.runs.entries[0].record.loss.expect("a loss");
     assert!(robot.sees(&stepgraph::studio::view_models::format::number(loss)), "{loss}");

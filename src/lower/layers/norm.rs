@@ -49,43 +49,42 @@ fn batch(l: &mut Lowerer<'_>, node: &Node) -> Batch {
     Batch { x, rows, channels, gamma, beta, running_mean, running_var, y }
 }
 
+impl Batch {
+    /// What both kinds bind under the same names, and `more`.
+    fn bound(&self, more: &[(&'static str, Option<LValueId>)]) -> Vec<(&'static str, Option<LValueId>)> {
+        let common = [("x", self.x), ("gamma", self.gamma), ("beta", self.beta), ("y", self.y)];
+        common.into_iter().map(|(slot, value)| (slot, Some(value))).chain(more.iter().copied()).collect()
+    }
+}
+
 impl Lower for nodes::BatchNormEval {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let Batch { x, rows, channels, gamma, beta, running_mean, running_var, y } = batch(l, node);
+        let batch = batch(l, node);
+        let Batch { rows, channels, running_mean, running_var, .. } = batch;
         let kind = OpKind::BatchNormEval(ops::BatchNormEval { rows, channels, eps: Scalar::new(self.eps), act: None });
-        let bound = [
-            ("x", Some(x)),
-            ("gamma", Some(gamma)),
-            ("beta", Some(beta)),
-            ("running_mean", Some(running_mean)),
-            ("running_var", Some(running_var)),
-            ("y", Some(y)),
-        ];
-        l.emit(kind, &bound);
+        let statistics = [("running_mean", Some(running_mean)), ("running_var", Some(running_var))];
+        l.emit(kind, &batch.bound(&statistics));
     }
 }
 
 impl Lower for nodes::BatchNorm {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let Batch { x, rows, channels, gamma, beta, running_mean, running_var, y } = batch(l, node);
+        let batch = batch(l, node);
+        let Batch { rows, channels, running_mean, running_var, .. } = batch;
         let [mean, rstd] = [1, 2].map(|i| Some(l.lower_value(node.outputs[i], Layout::Plain)));
         let new_mean = l.updated(node.outputs[3], running_mean);
         let new_var = l.updated(node.outputs[4], running_var);
         let (eps, momentum) = (Scalar::new(self.eps), Scalar::new(self.momentum));
         let kind = OpKind::BatchNorm(ops::BatchNorm { rows, channels, eps, momentum, act: None });
-        let bound = [
-            ("x", Some(x)),
-            ("gamma", Some(gamma)),
-            ("beta", Some(beta)),
+        let statistics = [
             ("mean_prev", Some(running_mean)),
             ("var_prev", Some(running_var)),
-            ("y", Some(y)),
             ("mean", mean),
             ("rstd", rstd),
             ("running_mean", Some(new_mean)),
             ("running_var", Some(new_var)),
         ];
-        l.emit(kind, &bound);
+        l.emit(kind, &batch.bound(&statistics));
     }
 }
 

@@ -180,6 +180,21 @@ mod tests {
     use crate::ops::{MOST_HEAD_DIM, Scalar};
     use crate::select::target::{Kernels, Target};
 
+    /// Attention over 70 positions with dropout, causal and rotary or neither.
+    fn geometry_of(is_causal: bool) -> AttentionGeometry {
+        AttentionGeometry {
+            batch: 2,
+            positions: 70,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: 16,
+            causal: is_causal,
+            rotary: is_causal,
+            dropout: Scalar::new(0.5),
+            stream: 3,
+        }
+    }
+
     #[test]
     fn tiles_fit_into_shared_memory() {
         // The shared memory of a block on GPUs of capability 8.6 and 8.9, the smallest of all from 8.0 on.
@@ -193,17 +208,7 @@ mod tests {
 
     #[test]
     fn types_contain_rotation_and_dropout() {
-        let g = AttentionGeometry {
-            batch: 2,
-            positions: 70,
-            heads: 4,
-            kv_heads: 2,
-            head_dim: 16,
-            causal: true,
-            rotary: true,
-            dropout: Scalar::new(0.5),
-            stream: 3,
-        };
+        let g = geometry_of(true);
         let gpu = Target::h200().as_cuda().unwrap();
         let kind = OpKind::AttentionBwd(ops::AttentionBwd { geometry: g });
         let [found, mma] = kernels(&kind, Real::Bf16, &gpu).try_into().unwrap();
@@ -227,17 +232,7 @@ mod tests {
 
     #[test]
     fn general_members_read_sizes_and_dropout() {
-        let g = AttentionGeometry {
-            batch: 2,
-            positions: 70,
-            heads: 4,
-            kv_heads: 2,
-            head_dim: 16,
-            causal: false,
-            rotary: false,
-            dropout: Scalar::new(0.5),
-            stream: 3,
-        };
+        let g = geometry_of(false);
         let gpu = Target::h200().as_cuda().unwrap();
         let general = |geometry: AttentionGeometry, is_backward: bool| {
             let kind = if is_backward {

@@ -15,7 +15,7 @@ use crate::studio::view_models::panels::data::DataPanelView;
 use crate::studio::view_models::text_samples::text_input;
 use crate::studio::widgets::button::{empty_ui, weak_ui};
 use crate::studio::widgets::classes::{class_ui, color};
-use crate::studio::widgets::field::{Drafts, problem_ui};
+use crate::studio::widgets::field::{Editing, problem_ui};
 use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::pictures::{Strips, picture_ui};
 use crate::studio::widgets::plane::plane_ui;
@@ -87,13 +87,7 @@ const COLUMNS: usize = 12;
 const FACTS: [&str; 3] = ["sample", "split", "target"];
 
 /// Shows the panel.
-pub fn data_ui(
-    ui: &mut Ui,
-    view: &DataPanelView<'_>,
-    panel: &mut DataPanel,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) {
+pub fn data_ui(ui: &mut Ui, view: &DataPanelView<'_>, panel: &mut DataPanel, editing: &mut Editing<'_>) {
     let height = ui.available_height();
     ui.horizontal_top(|ui| {
         ui.allocate_ui_with_layout(Vec2::new(SIDE, height), Layout::top_down(Align::Min), |ui| {
@@ -102,9 +96,9 @@ pub fn data_ui(
                 ui.set_max_width(SIDE - 8.0);
                 // The same fields as in the network's panel; both change the document.
                 if let Some(section) = view.section {
-                    section_ui(ui, section, true, drafts, commands);
+                    section_ui(ui, section, true, editing);
                 }
-                choose_ui(ui, view, commands);
+                choose_ui(ui, view, editing.commands);
                 facts_ui(ui, view);
             });
         });

@@ -10,7 +10,7 @@ use crate::studio::theme::icons;
 use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, ListHead, Sum};
 use crate::studio::widgets::button::{command_menu_ui, named, weak_ui};
-use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
+use crate::studio::widgets::field::{Editing, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keyboard::layers_id;
 use egui::{Align, Button, Layout, Rect, Response, RichText, Sense, Ui, Vec2};
 
@@ -32,29 +32,23 @@ pub struct CardOptions<'a> {
 }
 
 /// Shows a card; returns its rectangle. For a folded block it is the head.
-pub fn card_ui(
-    ui: &mut Ui,
-    card: &Card,
-    options: CardOptions<'_>,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) -> Rect {
+pub fn card_ui(ui: &mut Ui, card: &Card, options: CardOptions<'_>, editing: &mut Editing<'_>) -> Rect {
     let CardOptions { inside, marked, entered } = options;
     let response = ui.push_id(&card.path, |ui| {
         indented_ui(ui, card.depth(), |ui| {
             theme::card(ui, marked).show(ui, |ui| {
                 ui.set_width(ui.available_width());
                 ui.spacing_mut().item_spacing.y = 4.0;
-                head_ui(ui, card, inside.is_some(), commands);
+                head_ui(ui, card, inside.is_some(), editing.commands);
                 match inside {
                     Some(sum) => {
                         if sum_ui(ui, sum.line(), sum.problems).clicked() {
-                            select_ui(ui, card, commands);
+                            select_ui(ui, card, editing.commands);
                         }
                     }
                     None => {
-                        fields_ui(ui, card, entered, drafts, commands);
-                        foot_ui(ui, card, commands);
+                        fields_ui(ui, card, entered, editing);
+                        foot_ui(ui, card, editing.commands);
                     }
                 }
             });
@@ -170,12 +164,12 @@ fn menu_ui(ui: &mut Ui, card: &Card, label: &str, commands: &mut CommandQueue) {
 const SHORT_NAME: usize = 10;
 
 /// Shows the fields of a layer.
-fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, commands: &mut CommandQueue) {
+fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, editing: &mut Editing<'_>) {
     if card.fields.is_empty() {
         return;
     }
     let is_wrong = |name: &str| card.problems.iter().any(|p| p.field == name);
-    let mut wrong = card.fields.iter().filter(|f| is_wrong(f.name) || drafts.is_mistake(&f.owner, f.name));
+    let mut wrong = card.fields.iter().filter(|f| is_wrong(f.name) || editing.drafts.is_mistake(&f.owner, f.name));
     let first = wrong.next().or(card.fields.first()).map(|f| f.name);
     let gap = 12.0;
     let whole = ui.available_width();
@@ -194,7 +188,7 @@ fn fields_ui(ui: &mut Ui, card: &Card, entered: bool, drafts: &mut Drafts, comma
                     let is_wrong = is_wrong(field.name);
                     let label_width = if field.label.len() > SHORT_NAME { 80.0 } else { 64.0 };
                     let options = FieldOptions { name: &name, is_wrong, label_width, width, is_entered };
-                    field_ui(ui, field, options, drafts, commands);
+                    field_ui(ui, field, options, editing);
                 });
             }
         });
@@ -266,14 +260,7 @@ fn add_inside_ui(ui: &mut Ui, list: &ListPath, layers: usize, label: &str, comma
 }
 
 /// Shows the head of one of a block's lists: its name, its other fields, and its commands. Returns its rectangle.
-pub fn list_head_ui(
-    ui: &mut Ui,
-    card: &Card,
-    head: &ListHead,
-    entered: bool,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) -> Rect {
+pub fn list_head_ui(ui: &mut Ui, card: &Card, head: &ListHead, entered: bool, editing: &mut Editing<'_>) -> Rect {
     let label = head.at.label();
     let response = ui.push_id((&head.at, "head"), |ui| {
         indented_ui(ui, card.depth() + 1, |ui| {
@@ -284,14 +271,14 @@ pub fn list_head_ui(
                 let layers = plain_count(head.layers, "layer");
                 named(&title, &format!("{label}, {layers}"), true);
                 weak_ui(ui, if head.layers == 0 { "passes its input on".to_owned() } else { layers });
-                add_inside_ui(ui, &head.at, head.layers, &label, commands);
+                add_inside_ui(ui, &head.at, head.layers, &label, editing.commands);
                 if card.lists.len() > 1 {
                     let text = RichText::new(icons::CLOSE).size(12.0);
                     let remove = ui.add(Button::new(text).frame(false));
                     let remove = remove.on_hover_text("Removes it with its layers");
                     named(&remove, &format!("Remove {label}"), true);
                     if remove.clicked() {
-                        commands.push(UiCommand::Edit(Edit::RemoveList(head.at.clone())));
+                        editing.commands.push(UiCommand::Edit(Edit::RemoveList(head.at.clone())));
                     }
                 }
             });
@@ -301,7 +288,7 @@ pub fn list_head_ui(
                 let is_wrong = head.problems.iter().any(|p| p.field == field.name);
                 let is_entered = entered && at == 0;
                 let options = FieldOptions { name: &name, is_wrong, label_width: 64.0, width, is_entered };
-                field_ui(ui, field, options, drafts, commands);
+                field_ui(ui, field, options, editing);
             }
             for p in &head.problems {
                 problem_ui(ui, &p.message, &p.help);

@@ -15,7 +15,7 @@ use crate::studio::view_models::format::plain_count;
 use crate::studio::view_models::network::{Card, NetworkView, Row, Run, Section, Sum};
 use crate::studio::view_models::panels::network::NetworkPanelView;
 use crate::studio::widgets::button::{command_icon_ui, weak_ui};
-use crate::studio::widgets::field::{Drafts, FieldOptions, field_ui, problem_ui};
+use crate::studio::widgets::field::{Editing, FieldOptions, field_ui, problem_ui};
 use crate::studio::widgets::keyboard::{layers_id, list_ui, row_by_keys, side_by_keys};
 use egui::{Align, Button, Id, Key, Label, Layout, Modifiers, Rect, RichText, ScrollArea, Sense, Stroke, Ui, Vec2};
 use std::collections::HashMap;
@@ -100,13 +100,7 @@ struct Landing {
 }
 
 /// Shows the panel.
-pub fn network_ui(
-    ui: &mut Ui,
-    view: &NetworkPanelView<'_>,
-    panel: &mut NetworkPanel,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) {
+pub fn network_ui(ui: &mut Ui, view: &NetworkPanelView<'_>, panel: &mut NetworkPanel, editing: &mut Editing<'_>) {
     let network = view.network;
     ui.horizontal(|ui| {
         ui.label(RichText::new("Network").font(theme::strong(13.0)));
@@ -114,12 +108,12 @@ pub fn network_ui(
             format!("{} · {} params", plain_count(network.cards.len(), "layer"), format::count(network.params as f64));
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             ui.spacing_mut().item_spacing.x = 0.0;
-            command_icon_ui(ui, UiCommand::AddLayer, true, commands);
+            command_icon_ui(ui, UiCommand::AddLayer, true, editing.commands);
             // One button for both directions: it does what is not done yet.
             if network.folds().next().is_some() {
                 let all = network.folds().all(|f| view.folds.is_folded(&f));
                 let command = if all { FoldCommand::Nothing } else { FoldCommand::All };
-                command_icon_ui(ui, UiCommand::Fold(command), true, commands);
+                command_icon_ui(ui, UiCommand::Fold(command), true, editing.commands);
             }
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                 let text = RichText::new(counts).size(12.0).color(theme::colors(ui).weak);
@@ -136,27 +130,21 @@ pub fn network_ui(
             problem_ui(ui, &p.message, &p.help);
         }
         if let Some(section) = network.sections.first() {
-            section_ui(ui, section, true, drafts, commands);
+            section_ui(ui, section, true, editing);
         }
-        cards_ui(ui, view, panel, drafts, commands);
+        cards_ui(ui, view, panel, editing);
         ui.add_space(8.0);
         for section in network.sections.iter().skip(1) {
             // If the Data tab is shown, it reports what is wrong with the data beside the samples.
             let says_problems = section.title != "Data" || !view.is_data_shown;
-            section_ui(ui, section, says_problems, drafts, commands);
+            section_ui(ui, section, says_problems, editing);
         }
         ui.add_space(16.0);
     });
 }
 
 /// Shows the fields of a section; if `says_problems` is false, mistakes are only marked.
-pub(super) fn section_ui(
-    ui: &mut Ui,
-    section: &Section,
-    says_problems: bool,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) {
+pub(super) fn section_ui(ui: &mut Ui, section: &Section, says_problems: bool, editing: &mut Editing<'_>) {
     ui.add_space(4.0);
     ui.label(RichText::new(section.title).font(theme::strong(12.0)).color(theme::colors(ui).weak));
     let width = ui.available_width();
@@ -165,7 +153,7 @@ pub(super) fn section_ui(
         let own = section.problems.iter().filter(|p| p.field == place);
         let is_wrong = own.clone().next().is_some();
         let options = FieldOptions { name: &title, is_wrong, label_width: 104.0, width, is_entered: false };
-        field_ui(ui, field, options, drafts, commands);
+        field_ui(ui, field, options, editing);
         for p in own.filter(|_| says_problems) {
             problem_ui(ui, &p.message, &p.help);
         }
@@ -196,13 +184,7 @@ impl List<'_> {
     }
 }
 
-fn cards_ui(
-    ui: &mut Ui,
-    view: &NetworkPanelView<'_>,
-    panel: &mut NetworkPanel,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) {
+fn cards_ui(ui: &mut Ui, view: &NetworkPanelView<'_>, panel: &mut NetworkPanel, editing: &mut Editing<'_>) {
     let network = view.network;
     ui.add_space(4.0);
     ui.label(RichText::new("Layers").font(theme::strong(12.0)).color(theme::colors(ui).weak));
@@ -224,7 +206,7 @@ fn cards_ui(
     let frame = Rect::from_min_size(ui.cursor().min, Vec2::new(width, panel.frame.height()));
     list_ui(ui, id, frame, &format!("List of layers, {}", plain_count(network.cards.len(), "layer")));
     list.enters = ui.memory(|m| m.has_focus(id)) && ui.input_mut(|i| i.consume_key(Modifiers::NONE, Key::Enter));
-    if let Some(key) = walk_ui(ui, view, panel, &keys, id, commands) {
+    if let Some(key) = walk_ui(ui, view, panel, &keys, id, editing.commands) {
         panel.at = Some(key.clone());
         list.wanted = Some(key);
     }
@@ -232,10 +214,10 @@ fn cards_ui(
     let at_row = keys.iter().position(|k| list.enters && panel.at.as_ref().is_some_and(|at| at.is(k)));
     let entered = at_row.and_then(|n| fold_row(network, view.rows.get(n)?, keys.get(n)?).1);
     let folded = entered.filter(|(_, folded)| *folded);
-    commands.extend(folded.map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
+    editing.commands.extend(folded.map(|(fold, _)| UiCommand::Fold(FoldCommand::Set(fold, false))));
     let (mut landing, mut whole) = (None, Rect::from_min_size(frame.min, Vec2::new(width, 0.0)));
     for at in 0..view.rows.len().min(keys.len()) {
-        let (rect, over) = list_row_ui(ui, &list, at, panel, drafts, commands);
+        let (rect, over) = list_row_ui(ui, &list, at, panel, editing);
         whole |= rect;
         landing = landing.or(over);
         list.has_landing = landing.is_some();
@@ -243,8 +225,8 @@ fn cards_ui(
     panel.frame = whole;
     panel.shown = view.selection.clone();
     panel.keys = keys;
-    add_ui(ui, width, commands);
-    drop_ui(ui, landing, commands);
+    add_ui(ui, width, editing.commands);
+    drop_ui(ui, landing, editing.commands);
 }
 
 /// Draws a row of the list; returns its rectangle, and the place where a dragged layer would be dropped. A row that is
@@ -254,8 +236,7 @@ fn list_row_ui(
     list: &List<'_>,
     at: usize,
     panel: &mut NetworkPanel,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
+    editing: &mut Editing<'_>,
 ) -> (Rect, Option<Landing>) {
     let (row, key) = (&list.view.rows[at], &list.keys[at]);
     let known = panel.heights.get(key).copied();
@@ -271,7 +252,7 @@ fn list_row_ui(
         }
     }
     let is_at = panel.at.as_ref().is_some_and(|at| at.is(key));
-    let (rect, landing) = row_ui(ui, list, (row, key), list.enters && is_at, drafts, commands);
+    let (rect, landing) = row_ui(ui, list, (row, key), list.enters && is_at, editing);
     let is_clicked =
         |i: &egui::InputState| i.pointer.any_click() && i.pointer.interact_pos().is_some_and(|p| rect.contains(p));
     let has_focus = ui.memory(|m| m.has_focus(layers_id()));
@@ -295,8 +276,7 @@ fn row_ui(
     list: &List<'_>,
     (row, key): (&Row, &RowKey),
     entered: bool,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
+    editing: &mut Editing<'_>,
 ) -> (Rect, Option<Landing>) {
     let (network, related) = (list.view.network, &list.view.related.layers);
     match row {
@@ -304,12 +284,12 @@ fn row_ui(
             let run = &network.runs[*run];
             let related = *folded && related.iter().any(|l| run.holds(l));
             let head = RunHead { run, class, depth: *depth, folded: *folded, related, sum };
-            (run_ui(ui, &head, commands), None)
+            (run_ui(ui, &head, editing.commands), None)
         }
         Row::List { card, list: number, .. } => {
             let card = &network.cards[*card];
             let head = &card.lists[*number];
-            let rect = list_head_ui(ui, card, head, entered, drafts, commands);
+            let rect = list_head_ui(ui, card, head, entered, editing);
             let landing = if list.has_landing { None } else { land_in_ui(ui, &head.at, rect) };
             (rect, landing)
         }
@@ -319,7 +299,7 @@ fn row_ui(
             let within = |l: &LayerPath| l.starts_with(&card.path);
             let related = related.contains(&card.path) || inside.is_some() && related.iter().any(within);
             let options = CardOptions { inside, marked: list.is_selected(key) || related, entered };
-            let rect = card_ui(ui, card, options, drafts, commands);
+            let rect = card_ui(ui, card, options, editing);
             let landing = if list.has_landing { None } else { land_ui(ui, card, rect) };
             (rect, landing)
         }

@@ -17,6 +17,7 @@ use crate::studio::shell::state::Studio;
 use crate::studio::shell::window::Fit;
 use crate::studio::theme;
 use crate::studio::view_models::readiness::EnabledCommands;
+use crate::studio::widgets::field::Editing;
 use crate::train::runs::RunStore;
 use egui::{CentralPanel, Frame, Margin, Panel, Ui};
 use egui_tiles::{Behavior, TileId, Tiles, UiResponse};
@@ -227,13 +228,8 @@ impl StudioApp {
         if studio.settings.shows(Side::Network, window) {
             let panel = Panel::left("network panel").frame(frame).default_size(340.0).size_range(range(264.0));
             let shown = panel.show(ui, |ui| {
-                panels::network::network_ui(
-                    ui,
-                    &studio.network_view(),
-                    &mut panels.network,
-                    &mut panels.drafts,
-                    commands,
-                );
+                let mut editing = Editing { drafts: &mut panels.drafts, commands: &mut *commands };
+                panels::network::network_ui(ui, &studio.network_view(), &mut panels.network, &mut editing);
             });
             network = Some(shown.response.rect);
             areas.extend(network);
@@ -377,7 +373,8 @@ impl Behavior<Tab> for Tabs<'_> {
                 ),
                 Tab::Data => {
                     let Panels { data, drafts, .. } = &mut *self.panels;
-                    panels::data::data_ui(ui, &self.studio.data_view(), data, drafts, self.commands);
+                    let mut editing = Editing { drafts, commands: self.commands };
+                    panels::data::data_ui(ui, &self.studio.data_view(), data, &mut editing);
                 }
                 Tab::Predictions => {
                     panels::predictions::predictions_ui(

@@ -28,6 +28,12 @@ struct Draft {
 #[derive(Debug, Default)]
 pub struct Drafts(HashMap<(Owner, &'static str), Draft>);
 
+/// What fields are edited with: their unfinished texts, and the queue of commands.
+pub struct Editing<'a> {
+    pub drafts: &'a mut Drafts,
+    pub commands: &'a mut CommandQueue,
+}
+
 impl Drafts {
     /// Fields with an invalid text.
     #[must_use]
@@ -77,13 +83,7 @@ pub struct FieldOptions<'a> {
 }
 
 /// Shows one field.
-pub fn field_ui(
-    ui: &mut Ui,
-    field: &Field,
-    options: FieldOptions<'_>,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) {
+pub fn field_ui(ui: &mut Ui, field: &Field, options: FieldOptions<'_>, editing: &mut Editing<'_>) {
     let row = Layout::left_to_right(Align::Center);
     let error = ui
         .allocate_ui_with_layout(Vec2::new(options.width, 24.0), row, |ui| {
@@ -94,7 +94,7 @@ pub fn field_ui(
                 let text = RichText::new(&*field.title()).size(12.0).color(theme::colors(ui).weak);
                 ui.add(egui::Label::new(text).truncate().show_tooltip_when_elided(false)).on_hover_text(field.help);
             });
-            editor_ui(ui, field, options, drafts, commands)
+            editor_ui(ui, field, options, editing)
         })
         .inner;
     if let Some(error) = error {
@@ -103,13 +103,7 @@ pub fn field_ui(
 }
 
 /// Shows only the editor; returns what is wrong with the text.
-fn editor_ui(
-    ui: &mut Ui,
-    field: &Field,
-    options: FieldOptions<'_>,
-    drafts: &mut Drafts,
-    commands: &mut CommandQueue,
-) -> Option<&'static str> {
+fn editor_ui(ui: &mut Ui, field: &Field, options: FieldOptions<'_>, editing: &mut Editing<'_>) -> Option<&'static str> {
     let set = |value| UiCommand::Edit(Edit::SetField { owner: field.owner.clone(), name: field.name, value });
     let enter = |response: &Response| options.is_entered.then(|| response.request_focus());
     match field.value {
@@ -117,7 +111,7 @@ fn editor_ui(
             let response = ui.checkbox(&mut flag, "").on_hover_text(field.help);
             response.widget_info(|| egui::WidgetInfo::selected(egui::Role::CheckBox, true, flag, options.name));
             if response.changed() {
-                commands.push(set(FieldValue::Flag(flag)));
+                editing.commands.push(set(FieldValue::Flag(flag)));
             }
             enter(&response);
             None
@@ -134,7 +128,7 @@ fn editor_ui(
             let response = combo.show_ui(ui, |ui| {
                 for (index, option) in field.options.iter().enumerate() {
                     if ui.selectable_label(index == chosen, *option).clicked() {
-                        commands.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
+                        editing.commands.extend((index != chosen).then(|| set(FieldValue::Choice(index))));
                         // A choice by keyboard closes the list, like one by the pointer.
                         ui.close();
                     }
@@ -146,7 +140,8 @@ fn editor_ui(
             None
         }
         _ => {
-            let (response, error) = text_ui(ui, field, options, drafts, &mut |value| commands.push(set(value)));
+            let mut save = |value| editing.commands.push(set(value));
+            let (response, error) = text_ui(ui, field, options, editing.drafts, &mut save);
             enter(&response);
             error
         }

@@ -1,6 +1,6 @@
 //! `generate`: texts of given weights and of kept runs, which are the same for the same seed; and errors.
 
-use super::{at, command, json, refused, run, stderr, succeed, succeeded};
+use super::{at, command, json, refused, refuses_values, run, stderr, succeed, succeeded};
 use serde_json::Value;
 
 /// A folder with `abc.json`, a network over the text `abcabc...` beside it, and its trained `abc.safetensors`.
@@ -82,18 +82,14 @@ fn prompts_and_weights_that_cannot_be_continued_are_refused_with_help() {
         message.contains("the characters '?', '\u{e4}', which the network does not know; it knows 4: \\nabc"),
         "{message}"
     );
-    for (option, wrong, expected) in [
-        ("--temperature", &["-1", "warm"][..], "from 0"),
+    let cases: [(&str, &[&str], &str); 5] = [
+        ("--temperature", &["-1", "warm"], "from 0"),
         ("--top-p", &["0", "1.1"], "above 0 and at most 1"),
         ("--top-k", &["0"], "at least 1"),
         ("--tokens", &["-3"], "at least 1"),
         ("--seed", &["1.5"], "a whole number"),
-    ] {
-        for value in wrong {
-            let message = with(&["--prompt", "a", option, value]);
-            assert!(message.contains(option) && message.contains(expected), "{message}");
-        }
-    }
+    ];
+    refuses_values(&cases, |option, value| with(&["--prompt", "a", option, value]));
     succeed(&["train", "xor", "--steps", "2", "--save", &xor]);
     let message = refused(&["generate", "xor", "--init", &xor, "--prompt", "a"]);
     assert!(message.contains("the network xor predicts no tokens") && message.contains("gpt-source"), "{message}");

@@ -80,19 +80,20 @@ pub const STREAMED: &str = r#"{"version": 1, "name": "streamed", "input": {"shap
 
 /// Tokens, attention over more positions than a tile has, branches, a loss on points, and an update with a schedule,
 /// gradient clipping, and parameters without weight decay.
-pub const TOKENS: &str = r#"{"version": 1, "name": "tokens",
+pub const TOKENS: &str = concat!(
+    r#"{"version": 1, "name": "tokens",
     "input": {"type": "tokens", "shape": [70], "vocab": 11, "batch": 3}, "layers": [
     {"type": "embedding", "units": 16}, {"type": "position", "kind": "sinusoidal"},
     {"type": "residual", "layers": [{"type": "rms_norm"},
         {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.1}]},
     {"type": "residual", "layers": [{"type": "attention", "heads": 2}]}, {"type": "take", "at": "last"},
     {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 6}]},
-        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},
-    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
-        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
-    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
+        {"layers": [{"type": "dense", "units": 8, "activation": "tanh"}]}]},"#,
+    product_and_loss!(),
+    r#"
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.5,
-        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#
+);
 
 /// All of them.
 pub const NETWORKS: [&str; 18] = [

@@ -1,6 +1,16 @@
 //! Injected faults: each is a mistake that a program such as this one might have, and each must be found by the check
 //! of `verify` that is named with it.
 
+/// The end of two networks: branches that are multiplied, the outputs, and a loss on points.
+macro_rules! product_and_loss {
+    () => {
+        r#"
+    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
+        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
+    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},"#
+    };
+}
+
 mod child;
 mod derivatives;
 mod gpu_networks;
@@ -74,19 +84,20 @@ const VALUES: &str = r#"{"version": 1, "name": "values", "input": {"shape": [3],
 
 /// Tokens, attention, recurrent layers with both directions, branches, a loss on points, and an update with a schedule,
 /// gradient clipping, and parameters without weight decay.
-const SEQUENCES: &str = r#"{"version": 1, "name": "sequences",
+const SEQUENCES: &str = concat!(
+    r#"{"version": 1, "name": "sequences",
     "input": {"type": "tokens", "shape": [7], "vocab": 11, "batch": 3}, "layers": [
     {"type": "embedding", "units": 8}, {"type": "position", "kind": "sinusoidal"},
     {"type": "residual", "layers": [{"type": "rms_norm"},
         {"type": "attention", "heads": 4, "kv_heads": 2, "causal": true, "rotary": true, "dropout": 0.2}]},
     {"type": "gru", "units": 5, "bidirectional": true}, {"type": "lstm", "units": 6}, {"type": "take", "at": "last"},
     {"type": "parallel", "join": "concat", "branches": [{"layers": [{"type": "dense", "units": 4}]},
-        {"layers": [{"type": "dense", "units": 4, "activation": "tanh"}]}]},
-    {"type": "parallel", "join": "multiply", "branches": [{"layers": [{"type": "dense", "units": 7}]},
-        {"layers": [{"type": "dense", "units": 7, "activation": "sigmoid"}]}]},
-    {"type": "dense", "units": 3}], "loss": {"type": "huber", "delta": 0.7},
+        {"layers": [{"type": "dense", "units": 4, "activation": "tanh"}]}]},"#,
+    product_and_loss!(),
+    r#"
     "optimizer": {"type": "adamw", "lr": 0.01, "weight_decay": 0.1, "decay": "matrices", "clip_norm": 0.05,
-        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#;
+        "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#
+);
 
 /// Where a fault is injected.
 #[derive(Clone, Copy)]
