@@ -90,6 +90,7 @@ pub use evaluate::evaluated;
 pub use file_contents::{Contents, Holding, Layout};
 pub use file_header::check_header;
 pub use forecast::{Forecast, ForecastError, ForecastWindow};
+#[cfg(feature = "studio")]
 pub(crate) use forecast::{SeriesUnits, columns as series_columns};
 pub use generate::{GenerateError, Generated, Generation, GenerationEnd, Writing, perplexity, vocabulary_of};
 pub use gpu_times::{gpu_times, known_gpu_times};

@@ -17,6 +17,7 @@ pub(in crate::exec::cpu) mod lanes;
 mod layer_norm;
 mod layout;
 mod loss;
+mod magnitude;
 mod math;
 mod norm;
 mod optimizer;

@@ -6,8 +6,9 @@
 //! are stored instead of their squares, because a square may overflow `f32`. Segments are in rising order; the padding
 //! between them is not changed.
 
-use super::columns::{Term, flat_sums};
+use super::columns::flat_sums;
 use super::lanes::{self, LANES, Lanes, for_isa};
+use super::magnitude::{Squares, largest_of, norm};
 use super::pieces::{Piece, Pieces};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
@@ -181,36 +182,6 @@ impl<V: Lanes + Number, R: Rule> Update<'_, V, R> {
     }
 }
 
-/// The range of sums of squares in `f32` in which no square overflowed or was lost by underflow.
-const SOUND_SQUARES: std::ops::RangeInclusive<f32> = 1e-30..=f32::MAX;
-
-/// The square root of the sum of the squares of `len` numbers, whose sum in `f32` is `squares`.
-///
-/// # Safety
-/// `len` numbers can be read at `values`.
-#[inline(always)]
-unsafe fn norm(squares: f32, values: *const f32, len: usize) -> f32 {
-    // SAFETY: promised by the caller.
-    if SOUND_SQUARES.contains(&squares) { squares.sqrt() } else { unsafe { wide_norm(values, len) } }
-}
-
-/// Like [`norm`], in `f64`, in whose range the square of every `f32` is.
-///
-/// # Safety
-/// As for [`norm`].
-#[cold]
-unsafe fn wide_norm(values: *const f32, len: usize) -> f32 {
-    // SAFETY: promised by the caller.
-    let values = unsafe { std::slice::from_raw_parts(values, len) };
-    let mut lanes = [0.0f64; LANES];
-    for stretch in values.chunks(LANES) {
-        for (lane, value) in lanes.iter_mut().zip(stretch) {
-            *lane += f64::from(*value) * f64::from(*value);
-        }
-    }
-    lanes.iter().sum::<f64>().sqrt() as f32
-}
-
 /// The destination of an update's metrics.
 struct Metrics {
     update_max: *mut f32,
@@ -279,17 +250,11 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
             }
             if TALLY {
                 let pair = metrics.work.add(2 * (segment + chunk));
-                *pair = largest_magnitude(tally.largest.to_array());
-                *pair.add(1) = norm(tally.squares.sum(), rule.grad.add(from), to - from);
+                *pair = largest_of(tally.largest.to_array());
+                *pair.add(1) = norm::<V>(tally.squares.sum(), rule.grad.add(from), to - from);
             }
         }
     }
-}
-
-/// The largest of non-negative numbers; NaN if one is NaN.
-#[inline(always)]
-fn largest_magnitude<const N: usize>(values: [f32; N]) -> f32 {
-    f32::from_bits(values.iter().fold(0, |max, value| max.max(value.to_bits())))
 }
 
 /// Combines the pieces of each segment of this part's share, in order.
@@ -307,7 +272,7 @@ unsafe fn combine(segments: &[Segment], metrics: &Metrics, part: Part) {
                     let pair = metrics.work.add(2 * (s + chunk));
                     (*pair, *pair.add(1))
                 };
-                largest = largest_magnitude([largest, max]);
+                largest = largest_of([largest, max]);
                 squares += f64::from(norm) * f64::from(norm);
             }
         }
@@ -364,18 +329,6 @@ unsafe fn flat_step<V: Lanes + Number, R: Rule<Step: OfKind>>(call: &Call, part:
     }
 }
 
-/// The sum of squares of a range of the gradient.
-struct Squares(*const f32);
-
-impl<V: Lanes> Term<V, 1> for Squares {
-    #[inline(always)]
-    unsafe fn at(&self, at: usize, _j: usize, n: usize) -> [V; 1] {
-        // SAFETY: promised by the caller.
-        let values = unsafe { V::load_n(self.0.add(at), n) };
-        [values * values]
-    }
-}
-
 /// Slots: grad, grad_norm_seg, work. Pieces are the same as those of an update; each has a norm.
 #[inline(always)]
 unsafe fn grad_norms<V: Lanes>(call: &Call, part: Part) {
@@ -388,8 +341,9 @@ unsafe fn grad_norms<V: Lanes>(call: &Call, part: Part) {
         for Piece { segment, chunk, from, to } in Pieces::of(segments, *len, part) {
             // SAFETY: the piece is within the gradient, and its number within the workspace.
             unsafe {
-                let [squares] = flat_sums::<V, 1, _>(&Squares(grad), from, to - from);
-                *work.add(segment + chunk) = norm(squares, grad.add(from), to - from);
+                let gradient = Squares { values: grad, factor: V::splat(1.0) };
+                let [squares] = flat_sums::<V, 1, _>(&gradient, from, to - from);
+                *work.add(segment + chunk) = norm::<V>(squares, grad.add(from), to - from);
             }
         }
     } else {
@@ -443,7 +397,7 @@ unsafe fn update_metrics(call: &Call, part: Part) {
     // SAFETY: the bound inputs hold one number a segment, the outputs one.
     unsafe {
         if !max_seg.is_null() && !update_max.is_null() {
-            *update_max = (0..segments).fold(0.0, |max, s| largest_magnitude([max, *max_seg.add(s)]));
+            *update_max = (0..segments).fold(0.0, |max, s| largest_of([max, *max_seg.add(s)]));
         }
         if !norm_seg.is_null() && !grad_norm.is_null() {
             let square = |s: usize| f64::from(*norm_seg.add(s)) * f64::from(*norm_seg.add(s));
