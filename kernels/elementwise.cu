@@ -684,7 +684,8 @@ template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
 // The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which Rule updates at once. A block handles 32
 // EACH columns, EACH neighbours for each lane; each warp sums every eighth row, and the sums of the warps are added in
 // a fixed order. Slots: those of StepSlots. There is a partial metric for every 32 columns, of which a block writes its
-// first. Moves ROWS * COLS * sizeof(T) bytes.
+// first. Constants that a general member reads are at the address that is number 2. Moves ROWS * COLS * sizeof(T)
+// bytes.
 template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
     using Rows = Number<ROWS, 0>;
     using Cols = Number<COLS, 1>;
@@ -709,6 +710,7 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         Vec<float, EACH> param, state[2], sum;
         if (warp == 0 && inside) {
             rule.read(a);
+            if constexpr (Rule::WORDS > 0) rule.read_constants((const u32*)(i64)Number<ANY, 2>(a));
             param = load<float, EACH>(a.at<float>(Rule::PARAM) + col);
 #pragma unroll
             for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, EACH>(a.at<float>(Rule::STATE + s) + col);

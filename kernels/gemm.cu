@@ -93,7 +93,8 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
 
 // The epilogue of a product that is the gradient of a weight: instead of storing the gradient, it updates the weight by
 // Rule. The metrics of tiles of GRAIN by 16 elements are written to the partial metrics, row by row. ALONE: a block has
-// a multiprocessor to itself, and all loads of the reduction in flight at once.
+// a multiprocessor to itself, and all loads of the reduction in flight at once. Constants that a general member reads
+// are at the address that is number 4.
 template <class Rule, int GRAIN, bool ALONE> struct Stepping : Epilogue<false, NONE, false, NONE> {};
 
 template <class T, class Rule, int GRAIN, bool ALONE, int V>
@@ -104,6 +105,7 @@ struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
     __device__ __forceinline__ void fetch(const Args& a, int n, i64 row, int col) {
         const i64 at = row * n + col;
         rule.read(a);
+        if constexpr (Rule::WORDS > 0) rule.read_constants((const u32*)(i64)Number<ANY, 4>(a));
         param = load<float, V>(a.at<float>(Rule::PARAM) + at);
 #pragma unroll
         for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, V>(a.at<float>(Rule::STATE + s) + at);

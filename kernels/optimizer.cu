@@ -20,7 +20,8 @@
 // decay: those for which `exempt` is true.
 
 // Segments that a general member reads from memory; number 0 is the address: COUNT, FIRST, END and the two words of
-// LEN, then the rows of the segments, then a bit for each segment without weight decay. DIRECT: no partial result is
+// LEN, then the WORDS of the constants of the rule, the rows of the segments, and a bit for each segment without weight
+// decay. DIRECT: no partial result is
 // empty and one tile holds all of them. SHARE: the number of threads that add the partial results of a segment. ALONE:
 // one block handles all units; the other clusters of general members have eight blocks, some of which may have no unit.
 template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> struct AnySegments {
@@ -31,15 +32,16 @@ template <bool DIRECT, bool SCALED_, bool EXEMPTS_, int SHARE_, bool ALONE_> str
 };
 
 // The rows of segments, their number and their bounds: constants if the kernel is compiled for them.
-template <class Segments, bool FIXED> struct SegmentTable {
+template <class Segments, bool FIXED, int WORDS> struct SegmentTable {
     static constexpr int count = Segments::COUNT;
     static constexpr u32 first = Segments::FIRST, end = Segments::END;
     static constexpr i64 len = Segments::LEN;
     __device__ __forceinline__ explicit SegmentTable(const Args&) {}
+    DEV const u32* constants() { return nullptr; }
     DEV const u32* rows() { return Segments::rows(); }
     DEV bool exempt(int segment) { return Segments::exempt(segment); }
 };
-template <class Segments> struct SegmentTable<Segments, false> {
+template <class Segments, int WORDS> struct SegmentTable<Segments, false, WORDS> {
     const u32* words;
     int count;
     u32 first, end;
@@ -47,7 +49,8 @@ template <class Segments> struct SegmentTable<Segments, false> {
     __device__ __forceinline__ explicit SegmentTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
         count = (int)words[0], first = words[1], end = words[2], len = (i64)((u64)words[4] << 32 | words[3]);
     }
-    __device__ __forceinline__ const u32* rows() const { return words + 5; }
+    __device__ __forceinline__ const u32* constants() const { return words + 5; }
+    __device__ __forceinline__ const u32* rows() const { return words + 5 + WORDS; }
     __device__ __forceinline__ bool exempt(int segment) const {
         return rows()[count * 2 + segment / 32] >> segment % 32 & 1;
     }
@@ -82,7 +85,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     static constexpr int STATES = Rule::STATES, V = 4, UNIT = 64, LANES = UNIT / V;
     static constexpr int STRIDE = THREADS / LANES, PER_BLOCK = STRIDE * EACH * ROUNDS;
     static constexpr bool CLUSTER = FINISH == FINISH_CLUSTER;
-    using Table = SegmentTable<Segments, FIXED>;
+    using Table = SegmentTable<Segments, FIXED, Rule::WORDS>;
 
     static constexpr int blocks_of(i64 units) { return ceil_div(units, PER_BLOCK); }
     // Partial results: one for each pair of a block and a segment, or for each unit.
@@ -304,6 +307,7 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
         read_new(0);
         Rule rule;
         rule.read(a);
+        rule.read_constants(table.constants());
         float shrink = 1.0f;
         if constexpr (Segments::SCALED) shrink = a.at<float>(Rule::HYPER)[2];
         const float unscale = a.has(Rule::SCALER) ? a.at<float>(Rule::SCALER)[2] : 1.0f;

@@ -557,9 +557,34 @@ template <int FROM> struct RateAndDecay {
     }
 };
 
-// Adam, or AdamW if DECOUPLED. The constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED>
-struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
+// The constants of a rule: the bits of f64 values that the kernel is compiled for.
+template <u64... BITS> struct FixedConstants {
+    static constexpr int WORDS = 0;
+    __device__ __forceinline__ void read_constants(const u32*) {}
+    template <int I> DEV u64 bits() {
+        constexpr u64 ALL[] = {BITS...};
+        constexpr u64 OWN = ALL[I];
+        return OWN;
+    }
+    template <int I> __device__ __forceinline__ float constant() const { return optimizer_constant(bits<I>()); }
+    template <int I> __device__ __forceinline__ float rest() const { return optimizer_rest(bits<I>()); }
+};
+// The constants of a general member, which reads them from memory: each as a float, and 1 - the constant, rounded once.
+template <int COUNT> struct ReadConstants {
+    static constexpr int WORDS = 2 * COUNT;
+    float values[COUNT], rests[COUNT];
+    __device__ __forceinline__ void read_constants(const u32* words) {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i)
+            values[i] = __uint_as_float(words[2 * i]), rests[i] = __uint_as_float(words[2 * i + 1]);
+    }
+    template <int I> __device__ __forceinline__ float constant() const { return values[I]; }
+    template <int I> __device__ __forceinline__ float rest() const { return rests[I]; }
+};
+
+// Adam, or AdamW if DECOUPLED, with two decays of moments and an epsilon as constants.
+template <class Constants, bool DECOUPLED>
+struct AdamBy : slots::adam_step, RateAndDecay<slots::adam_step::HYPER>, Constants {
     using Slots = slots::adam_step;
     static constexpr int STATES = 2;
     // The state vectors are in consecutive slots.
@@ -575,44 +600,59 @@ struct Adam : slots::adam_step, RateAndDecay<slots::adam_step::HYPER> {
     __device__ __forceinline__ float step(float old, float grad, float& m, float& v) const {
         const float g = DECOUPLED ? grad : grad + wd * old;
         const float decayed = DECOUPLED ? old - lr * wd * old : old;
-        m = optimizer_constant(BETA1) * m + optimizer_rest(BETA1) * g;
-        v = optimizer_constant(BETA2) * v + optimizer_rest(BETA2) * g * g;
+        // Sums of products with constants are rounded as written: where the compiler would fuse them depends on whether
+        // it knows the constants.
+        const Constants& own = *this;
+        m = __fmaf_rn(own.template constant<0>(), m, __fmul_rn(own.template rest<0>(), g));
+        v = __fmaf_rn(__fmul_rn(own.template rest<1>(), g), g, __fmul_rn(own.template constant<1>(), v));
         // Accurate to two units in the last place, which the following sum rounds away; zeros, infinities and NaN give
         // the same results as an exact division.
-        return decayed - __fdividef(lr * corr0 * m, optimizer_root(v) * corr1 + optimizer_constant(EPS));
+        const float below = __fmaf_rn(optimizer_root(v), corr1, own.template constant<2>());
+        return decayed - __fdividef(lr * corr0 * m, below);
     }
 };
+template <u64 BETA1, u64 BETA2, u64 EPS, bool DECOUPLED>
+struct Adam : AdamBy<FixedConstants<BETA1, BETA2, EPS>, DECOUPLED> {};
+template <bool DECOUPLED> struct AnyAdam : AdamBy<ReadConstants<3>, DECOUPLED> {};
 
-// Gradient descent; the momentum buffer is bound if FACTOR, the momentum, is not zero. A template parameter must not
-// have the name of a slot, because it would hide the slot.
-template <u64 FACTOR, bool NESTEROV> struct Sgd : slots::sgd_step, RateAndDecay<slots::sgd_step::HYPER> {
+// Gradient descent, whose constant is the momentum; with momentum, its buffer is bound.
+template <class Constants, bool WITH_MOMENTUM, bool NESTEROV>
+struct SgdBy : slots::sgd_step, RateAndDecay<slots::sgd_step::HYPER>, Constants {
     using Slots = slots::sgd_step;
-    static constexpr int STATES = FACTOR << 1 != 0 ? 1 : 0;
+    static constexpr int STATES = WITH_MOMENTUM ? 1 : 0;
     static constexpr int STATE_PREV = Slots::MOMENTUM_PREV, STATE = Slots::MOMENTUM;
     __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
         float g = grad + wd * old;
         if constexpr (STATES == 1) {
-            buffer = optimizer_constant(FACTOR) * buffer + g;
-            g = NESTEROV ? g + optimizer_constant(FACTOR) * buffer : buffer;
+            const float factor = Constants::template constant<0>();
+            buffer = __fmaf_rn(factor, buffer, g);
+            g = NESTEROV ? __fmaf_rn(factor, buffer, g) : buffer;
         }
         return old - lr * g;
     }
 };
+// A template parameter must not have the name of a slot, because it would hide the slot.
+template <u64 FACTOR, bool NESTEROV> struct Sgd : SgdBy<FixedConstants<FACTOR>, FACTOR << 1 != 0, NESTEROV> {};
+template <bool NESTEROV> struct AnySgd : SgdBy<ReadConstants<1>, true, NESTEROV> {};
 
-// Lion; the constants are the bits of f64 values.
-template <u64 BETA1, u64 BETA2> struct Lion : slots::lion_step, RateAndDecay<slots::lion_step::HYPER> {
+// Lion, whose constants are the decays of the blend and of the moment.
+template <class Constants> struct LionBy : slots::lion_step, RateAndDecay<slots::lion_step::HYPER>, Constants {
     using Slots = slots::lion_step;
     static constexpr int STATES = 1;
     static constexpr int STATE_PREV = Slots::M_PREV, STATE = Slots::M;
     __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
         // Products and their sum are rounded separately, as on a CPU: if they nearly cancel, the sign must be the same.
-        const float blend = __fadd_rn(__fmul_rn(optimizer_constant(BETA1), m), __fmul_rn(optimizer_rest(BETA1), grad));
+        const Constants& own = *this;
+        const float kept = __fmul_rn(own.template constant<0>(), m);
+        const float blend = __fadd_rn(kept, __fmul_rn(own.template rest<0>(), grad));
         // Zero and NaN are returned unchanged.
         const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;
-        m = optimizer_constant(BETA2) * m + optimizer_rest(BETA2) * grad;
+        m = __fmaf_rn(own.template constant<1>(), m, __fmul_rn(own.template rest<1>(), grad));
         return old - lr * wd * old - lr * direction;
     }
 };
+template <u64 BETA1, u64 BETA2> struct Lion : LionBy<FixedConstants<BETA1, BETA2>> {};
+struct AnyLion : LionBy<ReadConstants<2>> {};
 
 // The largest update, as the bits of a non-negative float, and the norm of the gradients. As integers, such bits have
 // the same order as the floats, with NaN above all of them. This is the form in memory between operations.

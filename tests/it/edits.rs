@@ -1,5 +1,6 @@
 //! How many kernels must be compiled after changes of a network's sizes, by plans for a GPU.
 
+use crate::nets::RULES;
 use std::collections::BTreeSet;
 use stepgraph::compile::{CpuOnly, Options, compile};
 use stepgraph::model::{BUNDLED, Preset, Sizes, check, read_preset};
@@ -110,6 +111,24 @@ fn after_changes_of_a_size_few_general_kernels_must_be_compiled() {
     }
     out.push_str(&format!("all: {} specialised, {} general\n", sums[0], sums[1]));
     compare("edits.txt", &out);
+}
+
+/// The constants of an optimizer are read from memory, as sizes are from arguments.
+#[test]
+fn a_change_of_an_optimizers_constants_needs_no_other_general_kernels() {
+    for text in RULES {
+        let before = read_preset(text).unwrap();
+        let mut document: serde_json::Value = serde_json::from_str(text).unwrap();
+        let optimizer = &mut document["optimizer"];
+        if let Some(betas) = optimizer.get_mut("betas") {
+            *betas = serde_json::json!([0.79, 0.93]);
+        } else {
+            optimizer["momentum"] = serde_json::json!(0.61);
+        }
+        let after = read_preset(&document.to_string()).unwrap();
+        let different = |kernels| sources_of(&before, kernels) != sources_of(&after, kernels);
+        assert!(different(Kernels::Specialised) && !different(Kernels::General), "{}", before.name);
+    }
 }
 
 /// If general kernels for small changes were compiled in advance, larger changes need few others.

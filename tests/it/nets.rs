@@ -164,3 +164,19 @@ pub fn grad(step: &Step, id: ParamId) -> Vec<f64> {
 pub fn trained(model: &Model) -> impl Iterator<Item = ParamId> + '_ {
     (0..model.params.len()).filter(|&i| model.params[i].kind.is_trained()).map(|i| ParamId(i as u32))
 }
+
+/// Networks with optimizers and constants that no bundled one has.
+pub const RULES: [&str; 3] = [
+    r#"{"version": 1, "name": "other-betas", "input": {"shape": [24], "batch": 16}, "layers": [
+    {"type": "dense", "units": 40, "activation": "tanh"}, {"type": "dense", "units": 3}], "loss": {"type": "mse"},
+    "optimizer": {"type": "adam", "lr": 0.003, "betas": [0.83, 0.97], "eps": 1e-5, "weight_decay": 0.02},
+    "data": {"type": "regression", "samples": 64}}"#,
+    r#"{"version": 1, "name": "nesterov", "input": {"shape": [24], "batch": 16}, "layers": [
+    {"type": "dense", "units": 40, "activation": "tanh"}, {"type": "dense", "units": 3}], "loss": {"type": "mse"},
+    "optimizer": {"type": "sgd", "lr": 0.03, "momentum": 0.87, "nesterov": true, "clip_norm": 0.5},
+    "data": {"type": "regression", "samples": 64}}"#,
+    r#"{"version": 1, "name": "lion", "input": {"shape": [24], "batch": 16}, "layers": [
+    {"type": "dense", "units": 40, "activation": "tanh"}, {"type": "dense", "units": 3}], "loss": {"type": "mse"},
+    "optimizer": {"type": "lion", "lr": 0.002, "betas": [0.85, 0.96], "weight_decay": 0.1, "decay": "matrices"},
+    "data": {"type": "regression", "samples": 64}}"#,
+];

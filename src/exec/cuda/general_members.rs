@@ -24,11 +24,9 @@ pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Op
     let (mut words, mut tables): (Vec<u32>, Vec<(usize, &mut BoundCall)>) = (Vec::new(), Vec::new());
     for call in calls.iter_mut().flatten() {
         let BoundCall::Kernel { spec, .. } = &*call else { continue };
-        if spec.table().is_empty() {
-            continue;
-        }
+        let Some(table) = spec.table() else { continue };
         let first = words.len();
-        words.extend_from_slice(spec.table());
+        words.extend_from_slice(&table.words);
         words.resize(words.len().next_multiple_of(ALIGN), 0);
         tables.push((first, call));
     }
@@ -41,8 +39,8 @@ pub(super) fn place_tables(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<Op
     for (first, call) in tables {
         let BoundCall::Kernel { spec, args, .. } = call else { continue };
         let mut numbers = spec.numbers().to_vec();
-        if let Some(address) = numbers.first_mut() {
-            *address = memory.base() + (first * size_of::<u32>()) as u64;
+        if let Some(table) = spec.table() {
+            numbers[table.number] = memory.base() + (first * size_of::<u32>()) as u64;
         }
         put_numbers(&mut args[..], &numbers);
     }

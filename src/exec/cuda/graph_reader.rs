@@ -133,9 +133,9 @@ fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>)
         let BoundCall::Kernel { kernel, args: call_args, spec } = call else { continue };
         let mut args = if is_pass { **call_args } else { ops.row(op) };
         let mut numbers = spec.numbers().to_vec();
-        if let Some(table) = numbers.first_mut().filter(|_| !spec.table().is_empty()) {
+        if let Some(table) = spec.table() {
             // The memory of a table is not part of a plan: its expected address is the one that was bound.
-            *table = call_args[FLAGS - 1];
+            numbers[table.number] = call_args[FLAGS - 1 - table.number];
         }
         put_numbers(&mut args, &numbers);
         args[FLAGS] = flags;

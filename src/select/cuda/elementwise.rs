@@ -1,11 +1,11 @@
 //! Which types of `elementwise.cu` compute an operation, and into how many ranges sums over rows are divided.
 
-use super::optimizer::rule_type;
+use super::optimizer::RuleType;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, dropout_threshold};
 use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
 use crate::select::cuda::real::{Real, copy_width};
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Bytes that one multiprocessor alone moves in a microsecond.
@@ -46,10 +46,12 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         }
         OpKind::BiasGrad(op) if op.rows * op.cols > 0 => bias_grad(real, op, gpu),
         OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
-            rule_type(kind).map_or_else(Vec::new, |rule| {
+            RuleType::of(kind).map_or_else(Vec::new, |RuleType { own, any, words }| {
                 let each = bias_columns(cols);
-                let spec = spec("BiasStep", format!("{rule}, {t}, {rows}, {cols}, {each}"))
-                    .with_general(format!("{rule}, {t}, ANY, ANY, {each}"), vec![rows as u64, cols as u64]);
+                let general =
+                    GeneralMember::new(format!("{any}, {t}, ANY, ANY, {each}"), vec![rows as u64, cols as u64]);
+                let spec = spec("BiasStep", format!("{own}, {t}, {rows}, {cols}, {each}"))
+                    .with_general_member(general.with_last_table(words));
                 vec![CustomKernel {
                     tail: format!("{}_columns_v0", real.name()),
                     spec: spec.with_pdl(leaving_room(true)),

@@ -34,6 +34,8 @@ const fn family(
 const SIZES: &str = "everything";
 /// What general members of products are compiled for.
 const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one phase or two, vectors";
+/// What they read; the last number only if an update follows.
+const PRODUCT_NUMBERS: &[&str] = &["rows", "columns", "depth", "splits", "constants of the rule"];
 /// What general members over arrays are compiled for.
 const ARRAY: &str = "type, two classes of length";
 
@@ -84,8 +86,8 @@ const CONV: [&str; 10] = [
 
 /// All of them.
 pub const FAMILIES: [KernelFamily; 84] = [
-    family(Gemm, "GemmSimt", PRODUCT, &["rows", "columns", "depth", "splits"]),
-    family(Gemm, "GemmMma", PRODUCT, &["rows", "columns", "depth", "splits"]),
+    family(Gemm, "GemmSimt", PRODUCT, PRODUCT_NUMBERS),
+    family(Gemm, "GemmMma", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmDirect", SIZES, &[]),
     family(Conv, "ConvGemm", "type, product, tile, what follows, stride, dilation, vectors, one phase or two", &CONV),
     family(Conv, "ConvSliced", SIZES, &[]),
@@ -139,7 +141,12 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Elementwise, "BiasCorr", "nothing", &["beta1", "beta2"]),
     family(Elementwise, "LossMean", "two classes of rows", &["rows"]),
     family(Elementwise, "Accuracy", "type, two classes of size", &["rows", "classes"]),
-    family(Elementwise, "BiasStep", "type, rule of the update, columns of a lane", &["rows", "columns"]),
+    family(
+        Elementwise,
+        "BiasStep",
+        "type, kind of rule, columns of a lane",
+        &["rows", "columns", "constants of the rule"],
+    ),
     family(Elementwise, "UpdateMetrics", "nothing", &["segments"]),
     family(Joined, "Concat", "type, number of values, vectors", WIDTHS),
     family(Joined, "Slice", ROWS, &["rows", "columns", "from", "width"]),
@@ -180,7 +187,7 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Loss, "PointLossGrad", POINTS, &["length", "blocks"]),
     family(Loss, "PointLossFused", POINTS, &["length", "blocks"]),
     family(Loss, "BinaryAccuracy", "type, threads", &["length"]),
-    family(Optimizer, "Update", "type, rule, threads, ways to sum, kinds of segments", &["table of segments"]),
+    family(Optimizer, "Update", "type, kind of rule, threads, ways to sum, kinds of segments", &["table of segments"]),
     family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks"]),
     family(Optimizer, "StepMetrics", "threads", &["table of segments"]),
     family(Optimizer, "ClosingMetrics", SIZES, &[]),

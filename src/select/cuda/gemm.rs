@@ -1,21 +1,20 @@
 //! Which types of `gemm.cu` compute a product: tile shapes and splits of the reduction, ranked by an approximate model
 //! of their times.
 
+mod product;
+
+use self::product::{L2_BYTES_PER_US, Product};
 use super::elementwise::vec_width;
-use super::optimizer::rule_type;
 use super::speed::LAUNCH_US;
 use crate::ops::{self, Gemm, OpKind, Trans};
 use crate::rewrite::LONE_UPDATE_TILE;
-use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_trans};
+use crate::select::cuda::custom::CustomKernel;
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// The least time of a direct kernel.
 const DIRECT_US: f64 = 1.31;
-
-/// Bytes that all multiprocessors together read from L2 in a microsecond.
-const L2_BYTES_PER_US: f64 = 5.5e6;
 
 /// Multiprocessors of the machine whose rates of arithmetic are given below.
 const RATED_MULTIPROCESSORS: f64 = 132.0;
@@ -191,43 +190,6 @@ fn is_alone(kind: &OpKind, real: Real, gpu: &CudaFacts) -> bool {
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
     let pdl = Pdl { reads_flags: true, fetches_early: true, leaves_room: true };
     KernelSpec::new(KernelFile::Gemm, template, arguments).with_pdl(pdl)
-}
-
-/// A product, and its epilogue.
-struct Product {
-    gemm: Gemm,
-    /// The type of the rule by which the product, a gradient, updates its weight immediately.
-    stepping: Option<String>,
-}
-
-impl Product {
-    fn of(kind: &OpKind, alone: bool) -> Option<Self> {
-        match *kind {
-            OpKind::Gemm(gemm) => Some(Self { gemm, stepping: None }),
-            OpKind::WeightStep(ops::WeightStep { m, n, k, grain, .. }) => {
-                let gemm = Gemm::plain(m, n, k, Trans::Tn);
-                Some(Self { gemm, stepping: Some(format!("gemm::Stepping<{}, {grain}, {alone}>", rule_type(kind)?)) })
-            }
-            _ => None,
-        }
-    }
-
-    /// Microseconds for loading moments and parameters.
-    fn stepping_us(&self) -> f64 {
-        let moved = if self.stepping.is_some() { 20 * self.gemm.m * self.gemm.n } else { 0 };
-        moved as f64 / L2_BYTES_PER_US
-    }
-
-    /// The arguments of every type for its product; those of general members leave the sizes open.
-    fn problem(&self, is_general: bool) -> String {
-        let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
-        let trans = cpp_trans(trans);
-        let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
-        let end = self.stepping.clone();
-        let end = end.unwrap_or_else(|| format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z));
-        let [m, n, k] = [m, n, k].map(|len| if is_general { "ANY".to_owned() } else { len.to_string() });
-        format!("{m}, {n}, {k}, {trans}, {accumulate}, {end}")
-    }
 }
 
 /// The number of tiles of a product, and the approximate number of all tiles of the launch that it shares with others.
@@ -434,9 +396,10 @@ impl Way {
         let numbers = [gemm.m, gemm.n, gemm.k, split].map(|len| len as u64).to_vec();
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
+        let constants = product.stepping.as_ref().map_or_else(Vec::new, |stepping| stepping.rule.words.clone());
         CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            spec: spec.with_general(general, numbers),
+            spec: spec.with_general_member(GeneralMember::new(general, numbers).with_last_table(constants)),
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }

@@ -4,7 +4,7 @@ use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl, Table};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -30,19 +30,38 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     match kind {
         OpKind::StepMetrics(ops::StepMetrics { segments }) => vec![step_metrics(segments)],
         OpKind::ScaleUpdate(ops::ScaleUpdate { len }) if *len > 0 => vec![scale_update(*len, real, gpu)],
-        _ => match (rule_type(kind), kind.flat_update()) {
+        _ => match (RuleType::of(kind), kind.flat_update()) {
             (Some(rule), Some(flat)) => update(&rule, &flat, (real, gpu)),
             _ => Vec::new(),
         },
     }
 }
 
-/// The C++ type of the rule of an optimizer, in a separate update or fused into the gradient.
-pub(super) fn rule_type(kind: &OpKind) -> Option<String> {
-    let RuleText { name, constants, flags } = kind.rule()?;
-    let constants = constants.into_iter().map(cpp_bits);
-    let arguments: Vec<String> = constants.chain(flags.iter().map(ToString::to_string)).collect();
-    Some(format!("{name}<{}>", arguments.join(", ")))
+/// The C++ types of the rule of an optimizer, in a separate update or fused into the gradient.
+pub(super) struct RuleType {
+    /// The type with its constants.
+    pub own: String,
+    /// The type that reads its constants from memory, for general members; `own` if the rule has no constants.
+    pub any: String,
+    /// The words that it reads: each constant as an `f32`, and 1 minus the constant.
+    pub words: Vec<u32>,
+}
+
+impl RuleType {
+    /// The type of an operation's rule, if it is an update.
+    pub fn of(kind: &OpKind) -> Option<Self> {
+        let RuleText { name, constants, flags } = kind.rule()?;
+        let flags: Vec<String> = flags.iter().map(ToString::to_string).collect();
+        let all: Vec<String> = constants.iter().copied().map(cpp_bits).chain(flags.iter().cloned()).collect();
+        let own = format!("{name}<{}>", all.join(", "));
+        // A rule without states multiplies nothing by a constant.
+        if kind.update()?.states.is_empty() {
+            return Some(Self { any: own.clone(), own, words: Vec::new() });
+        }
+        let any = if flags.is_empty() { format!("Any{name}") } else { format!("Any{name}<{}>", flags.join(", ")) };
+        let words = constants.iter().flat_map(|c| [*c as f32, (1.0 - c) as f32].map(f32::to_bits)).collect();
+        Some(Self { own, any, words })
+    }
 }
 
 /// The operation that combines the partial metrics of updates that are fused into gradients.
@@ -70,7 +89,7 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
         tail: "f32_block_v0".to_owned(),
         spec: match table.filter(|_| fits) {
             Some(table) => spec.with_general_member(GeneralMember {
-                table,
+                table: Table { words: table, number: 0 },
                 ..GeneralMember::new(format!("AnyMetrics, ANY, {}", units.clamp(4, 8)), vec![0])
             }),
             None => spec,
@@ -119,9 +138,9 @@ fn table(flat: &FlatUpdate<'_>, (first, end, longest): (usize, usize, usize)) ->
     )
 }
 
-/// The same data for a general member, in the format of `AnySegments`; `None` if there are more segments than its
-/// shared memory holds.
-fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize)) -> Option<Vec<u32>> {
+/// The same data for a general member, in the format of `AnySegments`, with the constants of its rule; `None` if there
+/// are more segments than its shared memory holds.
+fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize), constants: &[u32]) -> Option<Vec<u32>> {
     /// The capacity of general members, in segments.
     const MOST_SEGMENTS: usize = 1024;
     let FlatUpdate { len, segments, options, .. } = *flat;
@@ -132,7 +151,8 @@ fn any_table(flat: &FlatUpdate<'_>, (first, end, _): (usize, usize, usize)) -> O
     let rows = segments.iter().flat_map(|s| [(s.start / UNIT) as u32, s.len as u32]);
     let mut bits = vec![0u32; count.div_ceil(32)];
     options.exempt.iter().for_each(|segment| bits[segment / 32] |= 1 << (segment % 32));
-    let words = head.into_iter().chain(low_and_high.map(|word| word as u32)).chain(rows).chain(bits);
+    let head = head.into_iter().chain(low_and_high.map(|word| word as u32));
+    let words = head.chain(constants.iter().copied()).chain(rows).chain(bits);
     (count <= MOST_SEGMENTS).then(|| words.collect())
 }
 
@@ -144,8 +164,7 @@ fn is_dense(segments: &[Segment]) -> bool {
 
 /// An update of parameters by one rule, with the common arguments of all of its kernels.
 struct Update<'a> {
-    /// The C++ type of the rule.
-    rule: &'a str,
+    rule: &'a RuleType,
     real: Real,
     /// The table of segments, as declarations and in the form that general members read.
     table: String,
@@ -165,7 +184,7 @@ struct Update<'a> {
 impl Update<'_> {
     fn spec(&self, threads: usize, each: usize, rounds: usize, finish: &str) -> KernelSpec {
         let (rule, t) = (self.rule, self.real.cpp());
-        let arguments = format!("{rule}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}");
+        let arguments = format!("{}, {t}, Segments, {threads}, {each}, {rounds}, FINISH_{finish}", rule.own);
         // These kernels wait only where they need a result of the preceding launch.
         let pdl = Pdl { fetches_early: true, ..Pdl::default() };
         let spec = KernelSpec::new(KernelFile::Optimizer, "Update", arguments).with_pdl(pdl);
@@ -180,9 +199,10 @@ impl Update<'_> {
                     "CLUSTER" => 32 * self.units.div_ceil(2 * CLUSTER).next_power_of_two(),
                     _ => threads,
                 };
+                let rule = &rule.any;
                 let arguments = format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
                 spec.with_general_member(GeneralMember {
-                    table: table.clone(),
+                    table: Table { words: table.clone(), number: 0 },
                     ..GeneralMember::new(arguments, vec![0])
                 })
             }
@@ -268,7 +288,7 @@ impl Update<'_> {
 }
 
 /// An update of the flat parameters by `rule`.
-fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) -> Vec<CustomKernel> {
+fn update(rule: &RuleType, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) -> Vec<CustomKernel> {
     /// The size of arrays, in bytes, that the second-level cache holds.
     const CACHED_BYTES: usize = 32 << 20;
     /// The cost of the launch in microseconds.
@@ -283,7 +303,7 @@ fn update(rule: &str, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts)) ->
         rule,
         real,
         table: table(flat, (first, end, longest)),
-        any_table: any_table(flat, (first, end, longest)),
+        any_table: any_table(flat, (first, end, longest), &rule.words),
         dense: is_dense(segments),
         scaled: flat.options.clipped,
         exempts: !flat.options.exempt.is_empty(),

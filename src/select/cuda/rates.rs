@@ -5,7 +5,7 @@ use crate::model::ScheduleKind;
 use crate::ops::{self, OpKind, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Table};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -50,7 +50,7 @@ fn grad_norms(op: &ops::GradNorms) -> Option<CustomKernel> {
     );
     let spec = KernelSpec::new(KernelFile::Rates, "GradNorms", format!("Runs, {run}, {}", op.batches));
     let general = GeneralMember {
-        table: [count as u32, runs as u32].into_iter().chain(words).collect(),
+        table: Table { words: [count as u32, runs as u32].into_iter().chain(words).collect(), number: 0 },
         ..GeneralMember::new("AnyRuns, ANY, ANY".to_owned(), vec![0, run as u64, op.batches as u64])
     };
     Some(CustomKernel {

@@ -96,6 +96,14 @@ pub struct Pdl {
     pub leaves_room: bool,
 }
 
+/// A table that a general member reads from memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Table {
+    pub words: Vec<u32>,
+    /// The number that the executor replaces by the address of the words.
+    pub number: usize,
+}
+
 /// The general member of a family that does the same as a specialised one, bit for bit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GeneralMember {
@@ -105,8 +113,8 @@ pub struct GeneralMember {
     pub declarations: String,
     /// The numbers that it reads from the arguments of its launch, in order.
     pub numbers: Vec<u64>,
-    /// The table that it reads from memory; the executor replaces the first number by its address. Usually empty.
-    pub table: Vec<u32>,
+    /// The table that it reads from memory. Usually empty.
+    pub table: Table,
     /// As in a [`KernelSpec`].
     pub cluster_blocks: usize,
 }
@@ -115,7 +123,23 @@ impl GeneralMember {
     /// A general member without declarations, table and clusters.
     #[must_use]
     pub const fn new(arguments: String, numbers: Vec<u64>) -> Self {
-        Self { arguments, declarations: String::new(), numbers, table: Vec::new(), cluster_blocks: 1 }
+        Self {
+            arguments,
+            declarations: String::new(),
+            numbers,
+            table: Table { words: Vec::new(), number: 0 },
+            cluster_blocks: 1,
+        }
+    }
+
+    /// The same with a table whose address is a further number.
+    #[must_use]
+    pub fn with_last_table(mut self, words: Vec<u32>) -> Self {
+        if !words.is_empty() {
+            self.table = Table { words, number: self.numbers.len() };
+            self.numbers.push(0);
+        }
+        self
     }
 }
 
@@ -125,7 +149,7 @@ pub enum Member {
     /// Compiled for the sizes of its operation, with the general member if there is one.
     Specialised { general: Option<Box<GeneralMember>> },
     /// Reads these numbers from the arguments of its launch, and this table from memory.
-    General { numbers: Vec<u64>, table: Vec<u32> },
+    General { numbers: Vec<u64>, table: Table },
 }
 
 /// A custom kernel before it is compiled.
@@ -207,7 +231,7 @@ impl KernelSpec {
             Member::Specialised { general } => *general = None,
             Member::General { numbers, table } => {
                 numbers.clear();
-                table.clear();
+                *table = Table::default();
             }
         }
         self
@@ -228,12 +252,12 @@ impl KernelSpec {
         }
     }
 
-    /// The table that it reads from memory, at the address that is its first number. Usually empty.
+    /// The table that it reads from memory, if there is one.
     #[must_use]
-    pub fn table(&self) -> &[u32] {
+    pub fn table(&self) -> Option<&Table> {
         match &self.member {
-            Member::Specialised { .. } => &[],
-            Member::General { table, .. } => table,
+            Member::General { table, .. } if !table.words.is_empty() => Some(table),
+            _ => None,
         }
     }
 
