@@ -1,10 +1,14 @@
 //! Norms of numbers whose squares may overflow `f32`, or be lost by underflow.
 
 use super::columns::{Term, flat_sums};
-use super::lanes::{LANES, Lanes};
+use super::lanes::Lanes;
 
 /// The range of sums of squares in `f32` in which no square overflowed or was lost by underflow.
 const SOUND_SQUARES: std::ops::RangeInclusive<f32> = 1e-30..=f32::MAX;
+
+/// 2^100: all numbers whose squares sum to less than 1e-30 have sound squares if they are multiplied by it, and the
+/// squares of all numbers if they are divided by it, except those that are lost beside a square that overflowed.
+const FACTOR: f32 = f32::from_bits((127 + 100) << 23);
 
 /// The square root of the sum of the squares of `len` numbers, whose sum in `f32` is `squares`.
 ///
@@ -12,42 +16,13 @@ const SOUND_SQUARES: std::ops::RangeInclusive<f32> = 1e-30..=f32::MAX;
 /// `len` numbers can be read at `values`.
 #[inline(always)]
 pub unsafe fn norm<V: Lanes>(squares: f32, values: *const f32, len: usize) -> f32 {
-    // SAFETY: promised by the caller.
-    if SOUND_SQUARES.contains(&squares) { squares.sqrt() } else { unsafe { scaled_norm::<V>(values, len) } }
-}
-
-/// The norm of `len` numbers, computed from multiples by a power of two of which the largest is between 1 and 4, or,
-/// for subnormal numbers, above 2^-24.
-///
-/// # Safety
-/// As for [`norm`].
-#[inline(always)]
-unsafe fn scaled_norm<V: Lanes>(values: *const f32, len: usize) -> f32 {
-    // SAFETY: promised by the caller.
-    let largest = unsafe { largest_magnitude::<V>(values, len) };
-    if largest == 0.0 || !largest.is_finite() {
-        return largest;
+    if SOUND_SQUARES.contains(&squares) {
+        return squares.sqrt();
     }
-    let exponent = (largest.to_bits() >> 23) as i32 - 127;
-    let power = (-exponent).clamp(-126, 126);
-    let factor = f32::from_bits(((power + 127) as u32) << 23);
+    let factor = if squares < 1.0 { FACTOR } else { 1.0 / FACTOR };
     // SAFETY: promised by the caller.
     let [squares] = unsafe { flat_sums::<V, 1, _>(&Squares { values, factor: V::splat(factor) }, 0, len) };
     (f64::from(squares).sqrt() / f64::from(factor)) as f32
-}
-
-/// The largest absolute value of `len` numbers; NaN if one is NaN.
-///
-/// # Safety
-/// As for [`norm`].
-#[inline(always)]
-unsafe fn largest_magnitude<V: Lanes>(values: *const f32, len: usize) -> f32 {
-    let mut largest = V::zero();
-    for at in (0..len).step_by(LANES) {
-        // SAFETY: promised by the caller.
-        largest = largest.max_magnitude(unsafe { V::load_n(values.add(at), (len - at).min(LANES)) }.abs());
-    }
-    largest_of(largest.to_array())
 }
 
 /// The largest of non-negative numbers; NaN if one is NaN.
@@ -84,7 +59,7 @@ mod tests {
             let of = |i: usize| scale * (1.0 - i as f32 / len as f32).max(1e-4) * [1.0, -1.0][i % 2];
             let values: Vec<f32> = (0..len).map(of).collect();
             let exact = values.iter().map(|v| f64::from(*v) * f64::from(*v)).sum::<f64>().sqrt();
-            let squares = values.iter().map(|v| v * v).sum::<f32>();
+            let squares = values.iter().map(|v| f64::from(v * v)).sum::<f64>() as f32;
             // SAFETY: the length is that of the vector, and plain code runs everywhere.
             let found = f64::from(unsafe { norm::<Portable>(squares, values.as_ptr(), len) });
             let expected = f64::from(exact as f32);
