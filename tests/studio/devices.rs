@@ -1,13 +1,13 @@
 //! The choice of a device: a plan for a card that does not exist here, and a run on one that does.
 
-use crate::robot::Robot;
+use crate::robot::{Robot, perform};
 use egui::accesskit::Role;
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::exec::cuda;
 use stepgraph::studio::StudioApp;
 use stepgraph::studio::commands::DeviceChoice;
-use stepgraph::studio::commands::UiCommand;
-use stepgraph::train::RunState;
+use stepgraph::studio::commands::{Tab, UiCommand};
+use stepgraph::train::{Proof, RunState};
 
 fn choose(robot: &mut Robot, name: &str) {
     let menu = robot.window.query_all_by_role(Role::Button).find(|b| {
@@ -37,6 +37,45 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     let cpu = robot.app().studio.devices.list()[0].name.clone();
     choose(&mut robot, &cpu);
     assert!(target(robot.app()).starts_with("CPU") && robot.app().studio.is_enabled(&UiCommand::Train));
+}
+
+#[test]
+fn every_view_follows_the_device() {
+    let kernel = |robot: &Robot| robot.app().studio.plan.as_ref().unwrap().compiled.selection.choices[0].kernel.clone();
+    let mut robot = Robot::open(None);
+    let cpu = robot.app().studio.devices.list()[0].name.clone();
+    choose(&mut robot, &cpu);
+    for tab in [Tab::Capture, Tab::StepGraph] {
+        perform(&mut robot, UiCommand::ShowTab(tab));
+        robot.window.run_steps(2);
+    }
+    let on_cpu = kernel(&robot);
+    assert!(robot.sees(&on_cpu));
+    let page = robot.app().studio.inspector.to_string();
+    assert!(page.contains(&target(robot.app())), "{page}");
+    // The tab with the operations is hidden while the device is changed.
+    perform(&mut robot, UiCommand::ShowTab(Tab::Train));
+    robot.window.run_steps(2);
+    choose(&mut robot, "NVIDIA H200, plan only");
+    let page = robot.app().studio.inspector.to_string();
+    assert!(page.contains("NVIDIA H200") && !page.contains("CPU"), "{page}");
+    perform(&mut robot, UiCommand::ShowTab(Tab::StepGraph));
+    robot.window.run_steps(2);
+    assert!(kernel(&robot) != on_cpu && robot.sees(&kernel(&robot)) && !robot.sees(&on_cpu));
+}
+
+#[test]
+fn results_of_checks_are_not_those_of_another_device() {
+    let mut robot = Robot::open(None);
+    let cpu = robot.app().studio.devices.list()[0].name.clone();
+    choose(&mut robot, &cpu);
+    perform(&mut robot, UiCommand::ShowTab(Tab::Verify));
+    perform(&mut robot, UiCommand::Prove(Some(Proof::PointerLedger)));
+    robot.until("the check", |app| !app.studio.proofs.is_running() && !app.studio.proofs.proved.is_empty());
+    robot.window.run_steps(2);
+    assert!(robot.sees("passed, 0 failed") && !robot.sees("stale"));
+    choose(&mut robot, "NVIDIA H200, plan only");
+    assert!(robot.sees("another device was chosen since") && robot.sees("stale, of another device"));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn page(robot: &Robot) -> String {
 }
 
 fn is_measured(app: &StudioApp) -> bool {
-    app.studio.measurements.measured(app.studio.plan_revision).is_some()
+    app.studio.measurements.measured(app.studio.revision_shown()).is_some()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times
     robot.press("Measure operations");
     robot.until("the times", is_measured);
     let studio = &robot.app().studio;
-    let measured = studio.measurements.measured(studio.plan_revision).unwrap();
+    let measured = studio.measurements.measured(studio.revision_shown()).unwrap();
     assert_eq!(measured.times.op_us.len(), studio.plan.as_ref().unwrap().ops.len());
     assert!(measured.edges_us.is_sorted() && measured.roofline(0).unwrap() > 0.0);
     assert!(robot.sees("a step, measured"));
@@ -180,7 +180,7 @@ fn planners_and_precisions_are_compared_on_request() {
     let mut robot = Robot::open(None);
     perform(&mut robot, UiCommand::ShowTab(Tab::Arena));
     perform(&mut robot, UiCommand::ComparePlans);
-    robot.until("the comparison", |app| app.studio.measurements.comparison(app.studio.plan_revision).is_some());
+    robot.until("the comparison", |app| app.studio.measurements.comparison(app.studio.revision_shown()).is_some());
     robot.window.run_steps(3);
     assert!(robot.sees("Planners side by side") && robot.sees("greedy by size") && robot.sees("bf16"));
 }

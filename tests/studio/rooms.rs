@@ -242,7 +242,7 @@ fn a_failure_leads_to_its_operation_and_its_buffer() {
         compared: vec![Compared { buffer: BufferId(1), name: "the buffer".into(), bytes: 256, different: 4 }],
     };
     let (proof, document) = (Proof::EagerAgainstReplay, "xor".to_owned());
-    let proved = Proved { proof, check, revision, document, seconds: 0.5 };
+    let proved = Proved { proof, check, revision: Some(revision), document, seconds: 0.5 };
     robot.window.state_mut().studio.proofs.proved.push(proved);
     show(&mut robot, Tab::Verify);
     // The line with the cost of all checks is above the results.

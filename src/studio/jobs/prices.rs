@@ -76,6 +76,12 @@ impl PriceList {
         self.timer.progress()
     }
 
+    /// Another device was chosen: the timing is cancelled, and its results are dropped.
+    pub fn change_device(&mut self) {
+        self.timer.cancel();
+        (self.prices, self.problem) = (None, None);
+    }
+
     /// Cancels the timing.
     pub fn cancel(&mut self) {
         self.timer.cancel();

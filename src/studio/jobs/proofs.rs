@@ -134,6 +134,12 @@ impl Proofs {
         (self.estimate, self.asked) = (None, None);
     }
 
+    /// Another device was chosen: the running verification is cancelled, and results are not those of the new device.
+    pub fn change_device(&mut self) {
+        self.cancel();
+        self.proved.iter_mut().for_each(|proved| proved.revision = None);
+    }
+
     #[must_use]
     pub const fn is_running(&self) -> bool {
         self.run.is_some()
@@ -169,7 +175,7 @@ impl Proofs {
                     run.begun = Instant::now();
                 }
                 ProofEvent::Done(proof, check, seconds) => {
-                    let (revision, document) = (run.revision, run.document.clone());
+                    let (revision, document) = (Some(run.revision), run.document.clone());
                     let made = Proved { proof, check: *check, revision, document, seconds };
                     match self.proved.iter_mut().find(|p| p.check.name == made.check.name) {
                         Some(old) => *old = made,

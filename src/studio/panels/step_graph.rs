@@ -20,7 +20,6 @@ use crate::studio::widgets::button::{
 use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::keyboard::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
-use egui::text::{LayoutJob, TextFormat};
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
@@ -433,14 +432,18 @@ fn cell_ui(
     let (text, exact) = column.text(row, measured);
     if column == Column::Kernel {
         ui.spacing_mut().button_padding.x = 0.0;
-        let mut name = LayoutJob::default();
-        let part = |color| TextFormat { font_id: theme::mono(), color, ..TextFormat::default() };
-        name.append(&text, 0.0, part(c.text));
-        // A long run changes over to faster kernels for its sizes.
-        if row.compiled_for == Some(CompiledFor::AnySize) {
-            name.append(CompiledFor::AnySize.text(), 8.0, part(c.weak));
-        }
-        let button = ui.add(Button::new(name).frame(false).truncate());
+        let name = RichText::new(text).font(theme::mono()).color(c.text);
+        let name_ui = |ui: &mut Ui| ui.add(Button::new(name).frame(false).truncate());
+        // A long run changes over to faster kernels for its sizes. The mark stays visible if the name is cut.
+        let button = if row.compiled_for == Some(CompiledFor::AnySize) {
+            let cell = ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                ui.label(RichText::new(CompiledFor::AnySize.text()).font(theme::mono()).color(c.weak));
+                ui.with_layout(Layout::left_to_right(Align::Center), name_ui).inner
+            });
+            cell.inner
+        } else {
+            name_ui(ui)
+        };
         let what = match level {
             Level::Ir => "Node",
             Level::Lowered => "Lowered op",

@@ -140,8 +140,12 @@ fn status_ui(ui: &mut Ui, view: &VerifyView<'_>, commands: &mut CommandQueue) {
         let text = format!("{good} passed, {bad} failed, {skipped} skipped");
         ui.label(RichText::new(text).color(color));
         let revision = view.revision;
-        if view.proved.iter().any(|p| p.revision != revision) {
-            let text = format!("{}  edited since: results marked stale are of an older network", icons::INFO);
+        if view.proved.iter().any(|p| p.revision != Some(revision)) {
+            let why = match view.proved.iter().any(|p| p.revision.is_none()) {
+                true => "another device was chosen since: results marked stale are not of it",
+                false => "edited since: results marked stale are of an older network",
+            };
+            let text = format!("{}  {why}", icons::INFO);
             ui.label(RichText::new(text).size(12.0).color(c.warning));
         } else if let Some(one) = view.proved.first() {
             weak_ui(ui, format!("of {}, revision {revision}, the current one", one.document));
@@ -176,7 +180,7 @@ fn price_ui(ui: &mut Ui, view: &VerifyView<'_>) {
 fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut CommandQueue) {
     let c = theme::colors(ui);
     let check = &proved.check;
-    let stale = proved.revision != view.revision;
+    let stale = proved.revision != Some(view.revision);
     let (sign, word, color) = match check.passed {
         Some(true) => (icons::CHECK, "passed", c.text),
         Some(false) => (icons::CLOSE, "failed", c.error),
@@ -196,9 +200,12 @@ fn check_ui(ui: &mut Ui, view: &VerifyView<'_>, proved: &Proved, commands: &mut 
         cell(ui, name_width, &mut |ui| {
             ui.add(egui::Label::new(RichText::new(&check.name).font(theme::strong(12.0))).wrap());
             if stale {
-                let text = format!("stale, of revision {}", proved.revision);
+                let (text, since) = match proved.revision {
+                    Some(revision) => (format!("stale, of revision {revision}"), "The network was edited since"),
+                    None => ("stale, of another device".to_owned(), "Another device was chosen since"),
+                };
                 ui.label(RichText::new(text).size(12.0).color(c.warning))
-                    .on_hover_text("The network was edited since; check it again");
+                    .on_hover_text(format!("{since}; check it again"));
             }
         });
         cell(ui, 48.0, &mut |ui| {

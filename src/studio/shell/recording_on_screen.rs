@@ -14,10 +14,10 @@ impl Studio {
         self.recording.plan().or(self.plan.as_ref())
     }
 
-    /// A revision for it, which differs for each plan.
+    /// A revision for it, which differs for each plan, also for plans of one document for several devices.
     #[must_use]
     pub fn revision_shown(&self) -> u64 {
-        if self.shows_recording() { self.recording.revision() } else { self.plan_revision }
+        if self.shows_recording() { self.recording.revision() } else { self.plan_number }
     }
 
     /// True if it is that of a recording.

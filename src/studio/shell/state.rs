@@ -79,9 +79,11 @@ pub struct Studio {
     pub notice: Option<Notice>,
     /// Fields with an invalid text, so that the document is not what the user sees.
     pub draft_mistakes: usize,
-    /// The newest plan of a document without mistakes, and its revision.
+    /// The newest plan of a document without mistakes, and the document's revision.
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
+    /// The number of plans so far.
+    pub plan_number: u64,
     /// The recording whose plan the views show instead.
     pub recording: ShownRecording,
     pub last_edit: EditEffect,
@@ -148,6 +150,7 @@ impl Studio {
             draft_mistakes: 0,
             plan: None,
             plan_revision: 0,
+            plan_number: 0,
             recording: ShownRecording::default(),
             last_edit: EditEffect::default(),
             measurements: Measurements::new(Arc::clone(&wake)),
@@ -253,6 +256,8 @@ impl Studio {
         if self.devices.poll(self.settings.device, self.settings.first_kernels) {
             self.compiler.set_machine(Arc::clone(self.devices.current()));
             self.measurements.change_device();
+            self.proofs.change_device();
+            self.prices.change_device();
             // The plan on screen stays until the new one is ready, as after an edit.
             (self.answered, self.plan_revision) = (u64::MAX, u64::MAX);
             self.before.clone_from(&self.plan);
@@ -333,6 +338,7 @@ impl Studio {
             self.last_edit = EditEffect { difference, changes: answer.changes.map(Arc::new), took: answer.took };
             self.plan = Some(plan);
             self.plan_revision = answer.revision;
+            self.plan_number += 1;
             self.follow_plan(shown.as_ref());
         }
     }

@@ -7,8 +7,9 @@ use crate::train::{Check, Price, Proof};
 pub struct Proved {
     pub proof: Proof,
     pub check: Check,
-    /// Revision and name of the document that was checked.
-    pub revision: u64,
+    /// The revision of the document that was checked; `None` if another device was chosen since.
+    pub revision: Option<u64>,
+    /// Its name.
     pub document: String,
     /// Duration of the check, in seconds.
     pub seconds: f64,
