@@ -74,7 +74,9 @@ fn results_of_checks_are_not_those_of_another_device() {
     robot.until("the check", |app| !app.studio.proofs.is_running() && !app.studio.proofs.proved.is_empty());
     robot.window.run_steps(2);
     assert!(robot.sees("passed, 0 failed") && !robot.sees("stale"));
+    robot.until("the estimate", |app| app.studio.verify_view().estimate.is_some());
     choose(&mut robot, "NVIDIA H200, plan only");
+    assert!(robot.app().studio.verify_view().estimate.is_none());
     assert!(robot.sees("another device was chosen since") && robot.sees("stale, of another device"));
 }
 

@@ -78,7 +78,7 @@ impl PriceList {
 
     /// Another device was chosen: the timing is cancelled, and its results are dropped.
     pub fn change_device(&mut self) {
-        self.timer.cancel();
+        self.cancel();
         (self.prices, self.problem) = (None, None);
     }
 

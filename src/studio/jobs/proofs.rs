@@ -134,10 +134,12 @@ impl Proofs {
         (self.estimate, self.asked) = (None, None);
     }
 
-    /// Another device was chosen: the running verification is cancelled, and results are not those of the new device.
+    /// Another device was chosen: the running verification is cancelled, and neither results nor the estimate are those
+    /// of the new device.
     pub fn change_device(&mut self) {
         self.cancel();
         self.proved.iter_mut().for_each(|proved| proved.revision = None);
+        (self.estimate, self.asked) = (None, None);
     }
 
     #[must_use]

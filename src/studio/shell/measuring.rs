@@ -139,7 +139,7 @@ impl Studio {
         }
         self.take_snapshot();
         let Some(network) = self.planned_network() else { return };
-        let (place, revision) = (self.place_looked_at(), self.plan_number);
+        let (place, revision) = (self.place_looked_at(), self.revision_shown());
         if let Err(error) = self.measurements.follow(|| network, revision, place, self.training.snapshot.as_ref()) {
             self.measurements.values.problem = Some(format!("Values cannot be shown: {error}"));
         }

@@ -83,7 +83,7 @@ pub struct Studio {
     pub plan: Option<Arc<PlanView>>,
     pub plan_revision: u64,
     /// The number of plans so far.
-    pub plan_number: u64,
+    pub(super) plan_number: u64,
     /// The recording whose plan the views show instead.
     pub recording: ShownRecording,
     pub last_edit: EditEffect,

@@ -22,7 +22,7 @@ pub struct PlanOnScreen<'a> {
     pub plan: Option<&'a PlanView>,
     /// Whether the document can be trained, otherwise the reason.
     pub readiness: Readiness,
-    /// The revision of the document that it belongs to.
+    /// A number that differs for each plan.
     pub revision: u64,
     /// The recording of the run whose plan this is, or will be.
     pub recording: Option<RecordingOnScreen<'a>>,
