@@ -259,7 +259,7 @@ impl Step {
         self.rewind(&saved)
     }
 
-    /// Restores a [`Self::snapshot`] of this step after everything that was started has ended.
+    /// Restores a [`Self::snapshot`] of this step, and waits until the device has done so.
     ///
     /// # Errors
     /// If the device fails.

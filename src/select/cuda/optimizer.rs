@@ -4,7 +4,7 @@ use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl, Table};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -88,10 +88,10 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
     CustomKernel {
         tail: "f32_block_v0".to_owned(),
         spec: match table.filter(|_| fits) {
-            Some(table) => spec.with_general_member(GeneralMember {
-                table: Table { words: table, number: 0 },
-                ..GeneralMember::new(format!("AnyMetrics, ANY, {}", units.clamp(4, 8)), vec![0])
-            }),
+            Some(table) => {
+                let arguments = format!("AnyMetrics, ANY, {}", units.clamp(4, 8));
+                spec.with_general_member(GeneralMember::new(arguments, Vec::new()).with_last_table(table))
+            }
             None => spec,
         },
         work_bytes: 0,
@@ -201,10 +201,7 @@ impl Update<'_> {
                 };
                 let rule = &rule.any;
                 let arguments = format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
-                spec.with_general_member(GeneralMember {
-                    table: Table { words: table.clone(), number: 0 },
-                    ..GeneralMember::new(arguments, vec![0])
-                })
+                spec.with_general_member(GeneralMember::new(arguments, Vec::new()).with_last_table(table.clone()))
             }
             None => spec,
         }

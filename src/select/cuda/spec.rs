@@ -132,7 +132,7 @@ impl GeneralMember {
         }
     }
 
-    /// The same with a table whose address is a further number.
+    /// The same with a table whose address is a further number; unchanged if there are no words.
     #[must_use]
     pub fn with_last_table(mut self, words: Vec<u32>) -> Self {
         if !words.is_empty() {

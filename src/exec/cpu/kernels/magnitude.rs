@@ -25,12 +25,6 @@ pub unsafe fn norm<V: Lanes>(squares: f32, values: *const f32, len: usize) -> f3
     (f64::from(squares).sqrt() / f64::from(factor)) as f32
 }
 
-/// The largest of non-negative numbers; NaN if one is NaN.
-#[inline(always)]
-pub fn largest_of<const N: usize>(values: [f32; N]) -> f32 {
-    f32::from_bits(values.iter().fold(0, |max, value| max.max(value.to_bits())))
-}
-
 /// The squares of numbers, each multiplied by a factor first.
 pub struct Squares<V> {
     pub values: *const f32,

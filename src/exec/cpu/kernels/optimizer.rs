@@ -8,7 +8,7 @@
 
 use super::columns::flat_sums;
 use super::lanes::{self, LANES, Lanes, for_isa};
-use super::magnitude::{Squares, largest_of, norm};
+use super::magnitude::{Squares, norm};
 use super::pieces::{Piece, Pieces};
 use crate::exec::cpu::call::{Call, KernelImpl, Part};
 use crate::ops::{self, MOST_STATES, Number, OfKind, OpKind, Rates, Rule, Segment, chunks::FLAT_CHUNK, with_rule};
@@ -250,11 +250,17 @@ unsafe fn update_chunks<V: Lanes + Number, R: Rule, const TALLY: bool>(
             }
             if TALLY {
                 let pair = metrics.work.add(2 * (segment + chunk));
-                *pair = largest_of(tally.largest.to_array());
+                *pair = largest_magnitude(tally.largest.to_array());
                 *pair.add(1) = norm::<V>(tally.squares.sum(), rule.grad.add(from), to - from);
             }
         }
     }
+}
+
+/// The largest of non-negative numbers; NaN if one is NaN.
+#[inline(always)]
+fn largest_magnitude<const N: usize>(values: [f32; N]) -> f32 {
+    f32::from_bits(values.iter().fold(0, |max, value| max.max(value.to_bits())))
 }
 
 /// Combines the pieces of each segment of this part's share, in order.
@@ -272,7 +278,7 @@ unsafe fn combine(segments: &[Segment], metrics: &Metrics, part: Part) {
                     let pair = metrics.work.add(2 * (s + chunk));
                     (*pair, *pair.add(1))
                 };
-                largest = largest_of([largest, max]);
+                largest = largest_magnitude([largest, max]);
                 squares += f64::from(norm) * f64::from(norm);
             }
         }
@@ -397,7 +403,7 @@ unsafe fn update_metrics(call: &Call, part: Part) {
     // SAFETY: the bound inputs hold one number a segment, the outputs one.
     unsafe {
         if !max_seg.is_null() && !update_max.is_null() {
-            *update_max = (0..segments).fold(0.0, |max, s| largest_of([max, *max_seg.add(s)]));
+            *update_max = (0..segments).fold(0.0, |max, s| largest_magnitude([max, *max_seg.add(s)]));
         }
         if !norm_seg.is_null() && !grad_norm.is_null() {
             let square = |s: usize| f64::from(*norm_seg.add(s)) * f64::from(*norm_seg.add(s));
