@@ -17,6 +17,8 @@ struct ConvGeom {
     static constexpr int N = N_, H = H_, W = W_, C = C_, F = F_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_,
                          PW = PW_, DH = DH_, DW = DW_, G = G_, HO = HO_, WO = WO_;
     static constexpr int CG = C / G, FG = F / G, TAPS = KH * KW;
+    // Whether every position is read through every tap, and taps are neighbours.
+    static constexpr bool DENSE = SH == 1 && SW == 1 && DH == 1 && DW == 1;
     static constexpr i64 X = (i64)N * H * W * C, Y = (i64)N * HO * WO * F, WEIGHT = (i64)F * TAPS * CG;
     static_assert(
         (i64)N * H * W < (1ll << 31) - 256 && (i64)N * HO * WO < (1ll << 31) - 256 && WEIGHT < (1ll << 31) - 256,
@@ -46,11 +48,11 @@ struct ConvGeom {
     static constexpr bool wide_y() { return Y >= (1ll << 31) - 4096; }
 };
 
-// The geometry of general members, which read their sizes. They are compiled for strides and dilations, the widths that
-// a `ConvGeom` computes, and whether offsets need 64 bits.
-template <int SH_, int SW_, int DH_, int DW_, int A, int B, int STORED, int ADDED, bool WIDE> struct ConvAny {
-    static constexpr int SH = SH_, SW = SW_, DH = DH_, DW = DW_;
-    static constexpr bool FIXED = false;
+// The geometry of general members, which read their sizes. They are compiled for DENSE, whether all strides and
+// dilations are one, for the widths that a `ConvGeom` computes, and whether offsets need 64 bits.
+template <bool DENSE_, int A, int B, int STORED, int ADDED, bool WIDE> struct ConvAny {
+    static constexpr bool DENSE = DENSE_, FIXED = false;
+    static constexpr int SH = DENSE ? 1 : (int)ANY, SW = SH, DH = SH, DW = SH;
     // The host knows the number of results.
     static constexpr i64 results(int) { return 0; }
     template <int KIND, class T> static constexpr int copied_a() { return A; }
@@ -62,9 +64,11 @@ template <int SH_, int SW_, int DH_, int DW_, int A, int B, int STORED, int ADDE
     static constexpr bool wide_y() { return WIDE; }
 };
 
-// The sizes of a geometry: constants, or the numbers 0 to 8 of the kernel's arguments. Number 7 holds the rows and
-// columns of the kernel and those of the padding, 16 bits each.
+// The sizes of a geometry: constants, or the numbers 0 to 8 and 10 of the kernel's arguments. Number 7 holds the rows
+// and columns of the kernel and those of the padding, 16 bits each; number 10 the strides and the dilations, 12 bits
+// each, below the functions of the epilogue.
 template <class Geom, bool FIXED = Geom::FIXED> struct ConvSizes {
+    static constexpr int sh = Geom::SH, sw = Geom::SW, dh = Geom::DH, dw = Geom::DW;
     static constexpr int n = Geom::N, h = Geom::H, w = Geom::W, c = Geom::C, f = Geom::F, kh = Geom::KH, kw = Geom::KW,
                          ph = Geom::PH, pw = Geom::PW, g = Geom::G, ho = Geom::HO, wo = Geom::WO, cg = Geom::CG,
                          fg = Geom::FG, taps = Geom::TAPS;
@@ -72,7 +76,7 @@ template <class Geom, bool FIXED = Geom::FIXED> struct ConvSizes {
     __device__ __forceinline__ constexpr explicit ConvSizes(const Args&) {}
 };
 template <class Geom> struct ConvSizes<Geom, false> {
-    int n, h, w, c, f, kh, kw, ph, pw, g, ho, wo, cg, fg, taps;
+    int n, h, w, c, f, kh, kw, ph, pw, g, ho, wo, cg, fg, taps, sh = 1, sw = 1, dh = 1, dw = 1;
     __device__ __forceinline__ explicit ConvSizes(const Args& a)
         : n((int)Number<ANY, 0>(a)), h((int)Number<ANY, 1>(a)), w((int)Number<ANY, 2>(a)), c((int)Number<ANY, 3>(a)),
           f((int)Number<ANY, 4>(a)), g((int)Number<ANY, 8>(a)), ho((int)Number<ANY, 5>(a)), wo((int)Number<ANY, 6>(a)) {
@@ -80,6 +84,10 @@ template <class Geom> struct ConvSizes<Geom, false> {
         kh = (int)(window & 0xffff), kw = (int)(window >> 16 & 0xffff), ph = (int)(window >> 32 & 0xffff),
         pw = (int)(window >> 48 & 0xffff);
         cg = c / g, fg = f / g, taps = kh * kw;
+        if constexpr (Geom::DENSE) return;
+        const i64 steps = Number<ANY, 10>(a);
+        sh = (int)(steps & 0xfff), sw = (int)(steps >> 12 & 0xfff), dh = (int)(steps >> 24 & 0xfff),
+        dw = (int)(steps >> 36 & 0xfff);
     }
 };
 // Elements of the result of a product, and of one of its lines.
@@ -92,7 +100,13 @@ template <int KIND, class S> __host__ __device__ constexpr int conv_line(const S
     return KIND == CONV_FORWARD ? s.f : KIND == CONV_BACKWARD_X ? s.c : s.taps * s.cg;
 }
 
-__host__ __device__ constexpr int conv_gcd(int a, int b) { return b == 0 ? a : conv_gcd(b, a % b); }
+__host__ __device__ constexpr int conv_gcd(int a, int b) {
+    while (b != 0) {
+        const int rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
 
 template <bool WIDE> struct ConvOffsetType { typedef int Of; };
 template <> struct ConvOffsetType<true> { typedef i64 Of; };
@@ -103,36 +117,49 @@ template <class T> struct ConvResult<T, true> { typedef float Of; };
 // ---------------------------------------- one axis of the image
 
 // Which positions of the gathered image (x in the forward pass, dy in the gradient of x) contribute to a position of
-// the result along one axis: position `out0 + i * OUT_STEP` of the result reads `origin + i * STEP + offset0 + t *
-// OFFSET_STEP` through the kernel's tap `tap0 + t * TAP_STEP`, for i < count and t < taps.
+// the result along one axis: position `out0 + i * out_step` of the result reads `origin + i * step + offset0 + t *
+// offset_step` through the kernel's tap `tap0 + t * tap_step`, for i < count and t < taps.
 //
-// The gradient of x is split into `CLASSES` = stride classes of positions with (position + padding) % stride ==
+// The gradient of x is split into stride `classes` of positions with (position + padding) % stride ==
 // residue, because only the taps with the same residue contribute to them: kernels then skip all other taps.
 //
 // `in` and `out` are the positions of x and y, `k` the taps of the kernel, `p` the padding.
-template <bool FORWARD, int S, int D> struct ConvAxis {
-    static constexpr int CLASSES = FORWARD ? 1 : S;
-    // Positions of the largest class.
-    static constexpr int most(int in, int out) { return FORWARD ? out : ceil_div(in, S); }
-    static constexpr int STEP = FORWARD ? S : 1, OUT_STEP = FORWARD ? 1 : S;
-    static constexpr int TAP_STEP = FORWARD ? 1 : S / conv_gcd(S, D), OFFSET_STEP = FORWARD ? D : -(D / conv_gcd(S, D));
+template <bool FORWARD, int S, int D> struct ConvSteps {
+    static constexpr int stride = S, dilation = D, step = FORWARD ? S : 1, out_step = FORWARD ? 1 : S;
+    static constexpr int shared = conv_gcd(S, D), tap_step = FORWARD ? 1 : S / shared,
+                         offset_step = FORWARD ? D : -(D / shared);
+    __device__ __forceinline__ constexpr ConvSteps(int, int) {}
+};
+template <bool FORWARD> struct ConvSteps<FORWARD, (int)ANY, (int)ANY> {
+    int stride, dilation, step, out_step, tap_step, offset_step;
+    __device__ __forceinline__ ConvSteps(int s, int d) : stride(s), dilation(d) {
+        const int shared = conv_gcd(s, d);
+        step = FORWARD ? s : 1, out_step = FORWARD ? 1 : s;
+        tap_step = FORWARD ? 1 : s / shared, offset_step = FORWARD ? d : -(d / shared);
+    }
+};
+template <bool FORWARD, int S, int D> struct ConvAxis : ConvSteps<FORWARD, S, D> {
+    using Steps = ConvSteps<FORWARD, S, D>;
+    // For the stride `s`: the classes, and the positions of the largest one.
+    static constexpr int classes(int s) { return FORWARD ? 1 : s; }
+    static constexpr int most(int in, int out, int s) { return FORWARD ? out : ceil_div(in, s); }
     int count, origin, out0, taps, tap0, offset0;
-    DEV ConvAxis of(int residue, int in, int out, int k, int p) {
-        ConvAxis axis;
+    // The axis of a class, for the stride `s` and the dilation `d`.
+    __device__ __forceinline__ ConvAxis(int residue, int in, int out, int k, int p, int s, int d) : Steps(s, d) {
         if constexpr (FORWARD) {
-            axis.count = out, axis.origin = -p, axis.out0 = 0, axis.taps = k, axis.tap0 = 0, axis.offset0 = 0;
+            count = out, origin = -p, out0 = 0, taps = k, tap0 = 0, offset0 = 0;
         } else {
+            const int stride = Steps::stride, dilation = Steps::dilation, tap_step = Steps::tap_step;
             if constexpr (S == 1) residue = 0;
-            axis.origin = residue >= p ? 0 : (p - residue + S - 1) / S;
-            axis.out0 = axis.origin * S + residue - p;
-            axis.count = axis.out0 < in ? (in - 1 - axis.out0) / S + 1 : 0;
+            origin = residue >= p ? 0 : (p - residue + stride - 1) / stride;
+            out0 = origin * stride + residue - p;
+            count = out0 < in ? (in - 1 - out0) / stride + 1 : 0;
             int tap = 0;
-            while (tap < TAP_STEP && tap * D % S != residue) ++tap;
-            axis.tap0 = tap;
-            axis.taps = tap < TAP_STEP && tap < k ? (k - 1 - tap) / TAP_STEP + 1 : 0;
-            axis.offset0 = -((tap * D - residue) / S);
+            while (tap < tap_step && tap * dilation % stride != residue) ++tap;
+            tap0 = tap;
+            taps = tap < tap_step && tap < k ? (k - 1 - tap) / tap_step + 1 : 0;
+            offset0 = -((tap * dilation - residue) / stride);
         }
-        return axis;
     }
 };
 
@@ -238,7 +265,7 @@ DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const flo
         float value = sum[v], s = 0.0f, z;
         if constexpr (ACC) value += previous.v[v];
         if constexpr (E::ACT_GRAD != NONE) s = to_float(saved.v[v]);
-        value = E::apply(value, bias[v], s, z);
+        value = E::apply(a, value, bias[v], s, z);
         before.v[v] = narrow<TO>(z);
         out.v[v] = narrow<TO>(value);
     }
@@ -328,10 +355,10 @@ struct ConvGemm {
     static constexpr int channels(const S& s) { return FWD ? s.cg : s.fg; }
     static constexpr int positions(const S& s) { return s.n * s.ho * s.wo; }
     static constexpr int rows_of(const S& s) {
-        return BWD_W ? s.fg : s.n * R::most(s.h, s.ho) * Q::most(s.w, s.wo);
+        return BWD_W ? s.fg : s.n * R::most(s.h, s.ho, s.sh) * Q::most(s.w, s.wo, s.sw);
     }
     static constexpr int cols_of(const S& s) { return FWD ? s.fg : BWD_W ? s.taps * s.cg : s.cg; }
-    static constexpr int CLASSES = BWD_W ? 1 : R::CLASSES * Q::CLASSES;
+    static constexpr int classes(const S& s) { return BWD_W ? 1 : R::classes(s.sh) * Q::classes(s.sw); }
     static constexpr int row_tiles(const S& s) { return ceil_div(rows_of(s), BM); }
     static constexpr int col_tiles(const S& s) { return ceil_div(cols_of(s), BN); }
     // The ranges of a split sum: number 9.
@@ -352,7 +379,7 @@ struct ConvGemm {
 
     static constexpr int PHASES = SPLIT ? 2 : 1;
     static constexpr int blocks_of(const S& s, int splits, int phase) {
-        return phase == 0 ? splits * s.g * CLASSES * row_tiles(s) * col_tiles(s)
+        return phase == 0 ? splits * s.g * classes(s) * row_tiles(s) * col_tiles(s)
                           : Reduce::blocks(conv_results<KIND>(s), splits);
     }
     static constexpr int blocks(int phase) { return blocks_of(S(), (int)SPLITS_, phase); }
@@ -376,8 +403,8 @@ struct ConvGemm {
     }
 
     // The axes of the image for a class of positions.
-    DEV R rows_in(const S& s, int kind) { return R::of(kind / Q::CLASSES, s.h, s.ho, s.kh, s.ph); }
-    DEV Q cols_in(const S& s, int kind) { return Q::of(kind % Q::CLASSES, s.w, s.wo, s.kw, s.pw); }
+    DEV R rows_in(const S& s, int kind) { return R(kind / Q::classes(s.sw), s.h, s.ho, s.kh, s.ph, s.sh, s.dh); }
+    DEV Q cols_in(const S& s, int kind) { return Q(kind % Q::classes(s.sw), s.w, s.wo, s.kw, s.pw, s.sw, s.dw); }
 
     DEV void product(const Args& a, int block, char* smem) {
         const S s(a);
@@ -386,8 +413,8 @@ struct ConvGemm {
         block /= in_line;
         const int row0 = block % in_column * BM;
         block /= in_column;
-        const int kind = block % CLASSES;
-        block /= CLASSES;
+        const int kind = block % classes(s);
+        block /= classes(s);
         const int group = block % s.g, split = block / s.g;
         const R rows = rows_in(s, kind);
         const Q cols = cols_in(s, kind);
@@ -447,11 +474,11 @@ struct ConvGemm {
         if (per_image == 0 || m >= s.n * per_image) return Row{0, -(1 << 30), 0, -1};
         const int n = m / per_image, at = m - n * per_image, i = at / cols.count, j = at - i * cols.count;
         Row row;
-        row.h = rows.origin + i * R::STEP;
-        row.w = cols.origin + j * Q::STEP;
+        row.h = rows.origin + i * rows.step;
+        row.w = cols.origin + j * cols.step;
         row.base = (((Offset)n * high + row.h) * wide + row.w) * line + group * channels(s);
         const int out_h = FWD ? s.ho : s.h, out_w = FWD ? s.wo : s.w;
-        row.out = (n * out_h + rows.out0 + i * R::OUT_STEP) * out_w + cols.out0 + j * Q::OUT_STEP;
+        row.out = (n * out_h + rows.out0 + i * rows.out_step) * out_w + cols.out0 + j * cols.out_step;
         return row;
     }
 
@@ -484,7 +511,7 @@ struct ConvGemm {
         // If every step is within one tap, all threads have the same tap.
         const int each = channels(s), high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
         const u32 tap = (u32)(each % BK == 0 ? k0 : k) / each, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
-        const int h = rows.offset0 + (int)i * R::OFFSET_STEP, w = cols.offset0 + (int)j * Q::OFFSET_STEP;
+        const int h = rows.offset0 + (int)i * rows.offset_step, w = cols.offset0 + (int)j * cols.offset_step;
         const T* from =
             a.at<T>(slots::product::A) + (((Offset)h * wide + w) * (FWD ? s.c : s.f) + (k - (int)tap * each));
         const bool inside = k < sum;
@@ -525,7 +552,7 @@ struct ConvGemm {
                 const u32 tap = (u32)(s.fg % BK == 0 ? k0 : k) / s.fg, i = tap / (u32)cols.taps,
                           j = tap - i * (u32)cols.taps;
                 valid = inside & (k < sum);
-                const int at = (rows.tap0 + (int)i * R::TAP_STEP) * s.kw + cols.tap0 + (int)j * Q::TAP_STEP;
+                const int at = (rows.tap0 + (int)i * rows.tap_step) * s.kw + cols.tap0 + (int)j * cols.tap_step;
                 return from + ((group * s.fg + k - (int)tap * s.fg) * s.taps + at) * s.cg;
             },
             [&](int c) { return spot<TileB, BK, ALONG>(tile, line + c * ALONG, slot); });
@@ -551,8 +578,8 @@ struct ConvGemm {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "slots");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
-        const int tap = col / s.cg, i = tap / s.kw, h = i * Geom::DH - s.ph,
-                  w = (tap - i * s.kw) * Geom::DW - s.pw;
+        const int tap = col / s.cg, i = tap / s.kw, h = i * s.dh - s.ph,
+                  w = (tap - i * s.kw) * s.dw - s.pw;
         const T* from = a.at<T>(slots::product::A) +
             (((Offset)h * s.w + w) * s.c + group * s.cg + col - tap * s.cg);
         const bool inside = col < cols_of(s);
@@ -561,7 +588,7 @@ struct ConvGemm {
                 const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(s.ho * s.wo),
                           at = p - n * (u32)(s.ho * s.wo);
                 const u32 oh = at / (u32)s.wo, ow = at - oh * (u32)s.wo;
-                const int ih = (int)oh * Geom::SH, iw = (int)ow * Geom::SW;
+                const int ih = (int)oh * s.sh, iw = (int)ow * s.sw;
                 valid = inside & (p < (u32)positions(s)) & ((u32)(ih + h) < (u32)s.h) & ((u32)(iw + w) < (u32)s.w);
                 return from + (((Offset)n * s.h + ih) * s.w + iw) * s.c;
             },
@@ -797,7 +824,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     static constexpr bool FWD = KIND == CONV_FORWARD;
     static constexpr int TAPS = FWD
         ? Geom::TAPS
-        : min_i(Geom::KH, ceil_div(Geom::KH, R::TAP_STEP)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::TAP_STEP));
+        : min_i(Geom::KH, ceil_div(Geom::KH, R::tap_step)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::tap_step));
     static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::channels(S()), Gemm::BK), PER = ceil_div(STEPS, SLICES);
     static constexpr int PHASES = 1, THREADS = 32 * SLICES, OWN_BYTES = max_i(PER * Gemm::STAGE_BYTES, BM * BN * 4);
     static constexpr long long WORK = 0;
@@ -811,7 +838,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
         block /= IN_LINE;
         const int row0 = block % IN_COLUMN * BM;
         block /= IN_COLUMN;
-        const int kind = block % Gemm::CLASSES, group = block / Gemm::CLASSES, slice = threadIdx.x / 32,
+        const int kind = block % Gemm::classes(s), group = block / Gemm::classes(s), slice = threadIdx.x / 32,
                   lane = threadIdx.x % 32;
         const R rows = Gemm::rows_in(s, kind);
         const Q cols = Gemm::cols_in(s, kind);
@@ -1542,20 +1569,20 @@ template <int KIND, class T, class Geom, class E> struct ConvDirect {
                   n = position / (out_h * out_w);
         const int oh = position / out_w - n * out_h, ow = position % out_w, group = ch / own;
         // Position i of residue class `oh` of the gradient of x; the forward pass has one class.
-        const R rows = R::of(FWD ? 0 : (oh + s.ph) % Geom::SH, s.h, s.ho, s.kh, s.ph);
-        const Q cols = Q::of(FWD ? 0 : (ow + s.pw) % Geom::SW, s.w, s.wo, s.kw, s.pw);
-        const int h0 = rows.origin + (oh - rows.out0) / R::OUT_STEP * R::STEP,
-                  w0 = cols.origin + (ow - cols.out0) / Q::OUT_STEP * Q::STEP;
+        const R rows(FWD ? 0 : (oh + s.ph) % s.sh, s.h, s.ho, s.kh, s.ph, s.sh, s.dh);
+        const Q cols(FWD ? 0 : (ow + s.pw) % s.sw, s.w, s.wo, s.kw, s.pw, s.sw, s.dw);
+        const int h0 = rows.origin + (oh - rows.out0) / rows.out_step * rows.step,
+                  w0 = cols.origin + (ow - cols.out0) / cols.out_step * cols.step;
         float sum[V];
 #pragma unroll
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
         for (int i = 0; i < rows.taps; ++i) {
-            const int h = h0 + rows.offset0 + i * R::OFFSET_STEP;
+            const int h = h0 + rows.offset0 + i * rows.offset_step;
             if ((u32)h >= (u32)in_h) continue;
             for (int j = 0; j < cols.taps; ++j) {
-                const int w = w0 + cols.offset0 + j * Q::OFFSET_STEP;
+                const int w = w0 + cols.offset0 + j * cols.offset_step;
                 if ((u32)w >= (u32)in_w) continue;
-                const int tap = (rows.tap0 + i * R::TAP_STEP) * s.kw + cols.tap0 + j * Q::TAP_STEP;
+                const int tap = (rows.tap0 + i * rows.tap_step) * s.kw + cols.tap0 + j * cols.tap_step;
                 const T* from = a.at<T>(slots::product::A) + (((i64)n * in_h + h) * in_w + w) * gathered + group * each;
                 if constexpr (V > 1) {
                     const Vec<T, V> x = load<T, V>(from);
@@ -1627,8 +1654,8 @@ struct ConvDirectBwdW {
                     for (int e = 0; e < HOLD; ++e) {
                         const int k = k0 + e, tap = k / s.cg, c = k - tap * s.cg, i = tap / s.kw,
                                   j = tap - i * s.kw;
-                        const int h = oh * Geom::SH - s.ph + i * Geom::DH,
-                                  w = ow * Geom::SW - s.pw + j * Geom::DW;
+                        const int h = oh * s.sh - s.ph + i * s.dh,
+                                  w = ow * s.sw - s.pw + j * s.dw;
                         if (k < own(s) && (u32)h < (u32)s.h && (u32)w < (u32)s.w)
                             acc[e] = fmaf(dy,
                                 to_float(a.at<T>(

@@ -13,8 +13,9 @@
 // stored in rows. With SPLIT > 1 blocks divide k as well: phase 0 writes partial products [SPLIT, M, N] to `work`, and
 // phase 1 sums them in a fixed order and applies the epilogue. Results are deterministic: no atomics.
 //
-// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels. Any M, N, K from 1 up. Asynchronous copies have
-// 16, 8 or 4 bytes, as the row length of a factor allows; rows of an odd number of 16-bit elements use plain loads.
+// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels, and number 4 holds the functions of an epilogue, or
+// the address of the constants of an update. Any M, N, K from 1 up. Asynchronous copies have 16, 8 or 4 bytes, as the
+// row length of a factor allows; rows of an odd number of 16-bit elements use plain loads.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
@@ -65,7 +66,8 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
     }
 
     // The results, and the values before the activation if these are kept.
-    __device__ __forceinline__ Vec<Out, V> results(const Vec<float, V>& product, Vec<T, V>& before) const {
+    __device__ __forceinline__ Vec<Out, V> results(
+        const Args& a, const Vec<float, V>& product, Vec<T, V>& before) const {
         Vec<Out, V> out;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
@@ -73,7 +75,7 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
             if constexpr (ACC) v += previous[i];
             if constexpr (Epi::BIAS) b = bias[i];
             if constexpr (Epi::ACT_GRAD != NONE) s = saved[i];
-            out.v[i] = narrow<Out>(Epi::apply(v, b, s, z));
+            out.v[i] = narrow<Out>(Epi::apply(a, v, b, s, z));
             if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z);
         }
         return out;
@@ -83,7 +85,7 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
         const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
         const i64 at = row * n + col;
         Vec<T, V> before;
-        const Vec<Out, V> out = results(product, before);
+        const Vec<Out, V> out = results(a, product, before);
         if constexpr (Epi::SAVE_Z) {
             if (a.has(slots::product::Z)) store<T, V>(a.at<T>(slots::product::Z) + at, before);
         }
@@ -152,7 +154,7 @@ struct Tail<T, Out, ACC, Normalising<BIAS, EPS, RMS, COLS>, V> {
         const Args& a, int n, i64 row, int col, const Vec<float, V>& product, UpdateSum&) const {
         const i64 at = row * n + col;
         Vec<T, V> before;
-        const Vec<Out, V> out = plain.results(product, before);
+        const Vec<Out, V> out = plain.results(a, product, before);
         store<Out, V>(a.at<Out>(Slots::C) + at, out);
         const int lane = threadIdx.x % 32;
         float d[V], sum = 0.0f, square = 0.0f;

@@ -20,14 +20,26 @@ struct LossMax {
 
 #define OWN __device__ __forceinline__
 
-// The targets with label smoothing, which is given as the bits of an f64. CLASSES is number 1 of an operation.
-template <i64 CLASSES, u64 SMOOTHING> struct LossTarget {
+// A real number: the constant with these bits of an f64, or number AT of an operation, which holds them.
+template <u64 BITS, int AT> struct LossReal {
+    OWN constexpr explicit LossReal(const Args&) {}
+    OWN double value() const { return __longlong_as_double((i64)BITS); }
+};
+template <int AT> struct LossReal<(u64)ANY, AT> {
+    const double given;
+    OWN explicit LossReal(const Args& a) : given(__longlong_as_double(Number<ANY, AT>(a))) {}
+    OWN double value() const { return given; }
+};
+
+// The targets with label smoothing, which is number AT if there is any. CLASSES is number CLASSES_AT of an operation.
+template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTarget {
     static constexpr bool SMOOTH = SMOOTHING << 1 != 0;
-    const Number<CLASSES, 1> given;
-    OWN explicit LossTarget(const Args& a) : given(a) {}
+    const Number<CLASSES, CLASSES_AT> given;
+    const LossReal<SMOOTHING, AT> real;
+    OWN explicit LossTarget(const Args& a) : given(a), real(a) {}
     OWN int classes() const { return (int)given; }
-    DEV double smoothing() { return __longlong_as_double((i64)SMOOTHING); }
-    DEV float keep() { return (float)(1.0 - smoothing()); }
+    OWN double smoothing() const { return real.value(); }
+    OWN float keep() const { return (float)(1.0 - smoothing()); }
     OWN float share() const { return (float)(smoothing() / classes()); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
     // The target probability of class `col`.
@@ -292,7 +304,7 @@ template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int LANES, int THREADS_
     int V = (LANES > 32) ? vec_width<T>(CLASSES) : loss_width<T>(CLASSES), int ITERS = loss_turns(CLASSES, LANES, V)>
 struct SoftmaxCe {
     using Slots = slots::softmax_ce;
-    using Target = LossTarget<CLASSES, SMOOTHING>;
+    using Target = LossTarget<CLASSES, SMOOTHING, 2>;
     static constexpr int PHASES = 1, THREADS = THREADS_;
     static constexpr int GROUPS = THREADS / LANES;
     static constexpr int blocks(int) { return ceil_div(ROWS, GROUPS); }
@@ -330,7 +342,7 @@ struct SoftmaxCe {
 template <class T, i64 ROWS, i64 CLASSES, u64 SMOOTHING, int V = vec_width<T>(CLASSES)> struct SoftmaxCeGrad {
     using Slots = slots::softmax_ce_grad;
     using Rows = Number<ROWS, 0>;
-    using Target = LossTarget<CLASSES, SMOOTHING>;
+    using Target = LossTarget<CLASSES, SMOOTHING, 2>;
     static constexpr int PHASES = 1, THREADS = 256;
     static constexpr int EACH = ROWS == LARGE || (is_fixed(ROWS) && ROWS * (CLASSES / V) > 100000) ? 2 : 1;
     static constexpr int blocks_of(i64 rows, i64 classes) { return ceil_div(rows * (classes / V), THREADS * EACH); }
@@ -385,7 +397,7 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
     using Slots = slots::softmax_ce_fused;
     using Blocks = LossBlocks<BLOCKS, 2>;
     static constexpr int THREADS = THREADS_;
-    using Target = LossTarget<CLASSES, SMOOTHING>;
+    using Target = LossTarget<CLASSES, SMOOTHING, 3>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Number<ROWS, 0> rows(a);
@@ -473,15 +485,16 @@ DEV float warp_max(float v) {
 // fixed order. Scores and their gradient are float. Overwrites; deterministic. Moves a and dx once and b once for each
 // block; b is loaded before the preceding launch is done if that launch does not write it.
 //
-// ROWS and FEATURES are the numbers 0 and 1, and KEPT is number 2 if it is ANY. A general member is compiled for EACH,
-// the features of a thread.
+// ROWS and FEATURES are the numbers 0 and 1, KEPT, SMOOTHING, the classes and ACT_GRAD the numbers 2 to 5. A general
+// member is compiled for EACH, the features of a thread, and for CLASSES, the number of classes rounded up, whose
+// power of two above must be the same; it reads their number, COUNT, and loads V neighbouring weights at once.
 template <class T, i64 ROWS, i64 FEATURES, int CLASSES, u64 SMOOTHING, int ACT_GRAD, bool SAVED_IS_INPUT, u32 KEPT,
-    int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_)>
+    int EACH_ROWS, int THREADS_, int EACH = ceil_div(FEATURES, THREADS_), i64 COUNT = CLASSES,
+    int V = min_i(vec_width<T>(CLASSES), 4)>
 struct DenseCe {
     using Slots = slots::dense_ce;
     static constexpr int PHASES = 1, THREADS = THREADS_, WARPS = THREADS / 32, P = power_above(CLASSES);
     static constexpr bool BEGINS = true;
-    static constexpr int V = min_i(vec_width<T>(CLASSES), 4);
     static constexpr i64 WORK = 0;
     static constexpr bool FIXED = is_fixed(ROWS);
     static_assert(CLASSES <= 32, "a warp holds the scores of a row");
@@ -489,11 +502,13 @@ struct DenseCe {
     DEV int blocks_for(const Args& a, int) { return ceil_div(Number<ROWS, 0>(a), EACH_ROWS); }
     // The partial scores of the warps.
     static constexpr int smem(int) { return 4 * EACH_ROWS * P * WARPS; }
-    using Target = LossTarget<CLASSES, SMOOTHING>;
+    using Target = LossTarget<COUNT, SMOOTHING, 3, 4>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Target target(a);
         const int rows = (int)Number<ROWS, 0>(a), features = (int)Number<FEATURES, 1>(a);
+        const int classes = target.classes();
+        const Function<ACT_GRAD, 5> act(a);
         const u32 kept = (u32)Number<(KEPT == (u32)ANY ? ANY : (i64)KEPT), 2>(a);
         float* const shares = (float*)smem;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, row0 = block * EACH_ROWS;
@@ -506,7 +521,8 @@ struct DenseCe {
 #pragma unroll
                 for (int c = 0; c < CLASSES; c += V) {
                     Vec<T, V> v{};
-                    if (inside(e)) v = load<T, V>(a.at<T>(Slots::B) + feature(e) * CLASSES + c);
+                    if (inside(e) && (is_fixed(COUNT) || c < classes))
+                        v = load<T, V>(a.at<T>(Slots::B) + feature(e) * classes + c);
 #pragma unroll
                     for (int i = 0; i < V; ++i) w[e][c + i] = to_float(v.v[i]);
                 }
@@ -532,7 +548,7 @@ struct DenseCe {
 #pragma unroll
         for (int r = 0; r < EACH_ROWS; ++r) label[r] = row0 + r < rows ? a.at<int>(Slots::LABELS)[row0 + r] : 0;
         const int own_class = lane % P;
-        const float bias = a.has(Slots::BIAS) && own_class < CLASSES ? a.at<float>(Slots::BIAS)[own_class] : 0.0f;
+        const float bias = a.has(Slots::BIAS) && own_class < classes ? a.at<float>(Slots::BIAS)[own_class] : 0.0f;
         const float scale = (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f) / (float)rows;
         if (!early) read_weight();
 #pragma unroll
@@ -555,7 +571,7 @@ struct DenseCe {
             float score = bias;
 #pragma unroll
             for (int k = 0; k < WARPS; ++k) score += shares[(r * WARPS + k) * P + own_class];
-            if (own_class >= CLASSES) score = -loss_infinity();
+            if (own_class >= classes) score = -loss_infinity();
             const float max = head::warp_max(score), relative = score - max, e = loss_exp(relative);
             const float sum = warp_reduce<Sum, P>(e);
             const float grad = (__fdividef(e, sum) - target.of(label[r], own_class)) * scale;
@@ -567,20 +583,21 @@ struct DenseCe {
                 if (!inside(e) || ((!FIXED || ROWS % EACH_ROWS != 0) && row >= rows)) continue;
                 float dx = 0.0f;
 #pragma unroll
-                for (int c = 0; c < CLASSES; ++c) dx = fmaf(grads[c], w[e][c], dx);
+                for (int c = 0; c < CLASSES; ++c)
+                    if (is_fixed(COUNT) || c < classes) dx = fmaf(grads[c], w[e][c], dx);
                 if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(kept);
-                if constexpr (ACT_GRAD != NONE) dx *= activate_grad<ACT_GRAD, T>(saved[r][e]);
+                if constexpr (ACT_GRAD != NONE) dx *= act.template grad<T>(saved[r][e]);
                 a.at<T>(Slots::DX)[(i64)row * features + feature(e)] = narrow<T>(dx);
             }
             // One warp does the rest.
             if (warp != r % WARPS || row >= rows) continue;
             const bool names = target.names_class(label[r]);
             const float own = names ? __shfl_sync(0xffffffffu, score, names ? label[r] : 0) : loss_nan();
-            const bool wrong = own_class < CLASSES && !(own_class < label[r] ? score < own : score <= own);
+            const bool wrong = own_class < classes && !(own_class < label[r] ? score < own : score <= own);
             const bool right = __ballot_sync(0xffffffffu, wrong) == 0;
             float all = 0.0f;
-            if constexpr (Target::SMOOTH) all = warp_reduce<Sum, P>(own_class < CLASSES ? relative : 0.0f);
-            if (lane < CLASSES) a.at<T>(Slots::DLOGITS)[(i64)row * CLASSES + lane] = narrow<T>(grad);
+            if constexpr (Target::SMOOTH) all = warp_reduce<Sum, P>(own_class < classes ? relative : 0.0f);
+            if (lane < classes) a.at<T>(Slots::DLOGITS)[(i64)row * classes + lane] = narrow<T>(grad);
             if (lane == 0) {
                 a.at<float>(Slots::ROW_LOSS)[row] = target.loss(logf(sum), own - max, all);
                 a.at<float>(Slots::ROW_RIGHT)[row] = right ? 1.0f : 0.0f;
@@ -729,17 +746,20 @@ struct MseFused : LossInOneLaunch<1, BLOCKS, 1, THREADS_> {
 
 enum PointFn { BINARY_CE = 0, L1 = 1, HUBER = 2 };
 
-// A function of an output and its target, and its derivative by the output. DELTA holds the bits of an f64: the error
-// at which the Huber loss becomes linear.
+// A function of an output and its target, and its derivative by the output. DELTA holds the bits of an f64, or is
+// number 2: the error at which the Huber loss becomes linear. Its products are rounded before they are summed.
 template <int FUNC, u64 DELTA> struct PointTerm {
-    DEV float delta() { return (float)__longlong_as_double((i64)DELTA); }
-    DEV float value(float y, float t) {
+    const LossReal<DELTA, 2> real;
+    OWN explicit PointTerm(const Args& a) : real(a) {}
+    OWN float delta() const { return (float)real.value(); }
+    OWN float value(float y, float t) const {
         if constexpr (FUNC == BINARY_CE) return (y > 0.0f || y != y ? y : 0.0f) - y * t + log1pf(expf(-fabsf(y)));
         const float distance = fabsf(y - t);
         if constexpr (FUNC == L1) return distance;
-        return distance <= delta() ? 0.5f * distance * distance : delta() * (distance - 0.5f * delta());
+        return distance <= delta() ? __fmul_rn(0.5f * distance, distance)
+                                   : __fmul_rn(delta(), distance - 0.5f * delta());
     }
-    DEV float slope(float y, float t) {
+    OWN float slope(float y, float t) const {
         if constexpr (FUNC == BINARY_CE) return sigmoid(y) - t;
         const float error = y - t;
         // Zero and NaN are returned unchanged.
@@ -753,13 +773,13 @@ template <int FUNC, u64 DELTA> struct PointTerm {
 // Adds this thread's values and its number of right answers to `sums`; writes `dy = factor f'(y, target)` if `dy` is
 // not null.
 template <class Term, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
-DEV void point_terms(const Number<LEN, 0> len, const Blocks count, const T* y, const T* target, T* dy, float factor,
-    int block, float (&sums)[2]) {
+DEV void point_terms(const Term term, const Number<LEN, 0> len, const Blocks count, const T* y, const T* target, T* dy,
+    float factor, int block, float (&sums)[2]) {
     constexpr bool TAIL = !is_fixed(LEN) || LEN % (16 / (int)sizeof(T)) != 0;
     loss_pairs<T, THREADS, FLIGHT, TAIL>(len, count, y, target, dy, block, [&](float have, float want) {
-        sums[0] += Term::value(have, want);
+        sums[0] += term.value(have, want);
         sums[1] += Term::right(have, want);
-        return factor * Term::slope(have, want);
+        return factor * term.slope(have, want);
     });
 }
 
@@ -768,7 +788,7 @@ template <class Term, class Slots, class T, int THREADS, int FLIGHT, i64 LEN, cl
 DEV void point_terms_with_gradient(
     const Args& a, const Number<LEN, 0> len, const Blocks count, int block, float (&sums)[2]) {
     const float factor = (float)(1.0 / len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
-    point_terms<Term, T, THREADS, FLIGHT>(
+    point_terms<Term, T, THREADS, FLIGHT>(Term(a),
         len, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block, sums);
 }
 
@@ -784,7 +804,8 @@ struct PointLoss : LossInPhases<BLOCKS, THREADS_> {
         const typename Loss::Blocks count(a);
         const auto share = [&] {
             float sums[2] = {0.0f, 0.0f};
-            point_terms<PointTerm<FUNC, DELTA>, T, THREADS_, FLIGHT>(len, count,
+            using Term = PointTerm<FUNC, DELTA>;
+            point_terms<Term, T, THREADS_, FLIGHT>(Term(a), len, count,
                 a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), (T*)nullptr, 0.0f, block, sums);
             return sums[0];
         };

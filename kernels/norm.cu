@@ -322,7 +322,8 @@ template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNo
 // Overwrites; the order of all sums is fixed. Reads x once, writes y once. Rows of C elements are moved in groups of V,
 // which must divide C.
 //
-// EPS is number 3. A general member is compiled for the rows of a thread, R, rounded up to a power of two.
+// EPS is number 3, ACT number 5. A general member is compiled for the rows of a thread, R, rounded up to a power of
+// two.
 template <class T, i64 ROWS, i64 C, int V, int TX, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
     int R = ceil_div(ROWS, THREADS_ / TX)>
 struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
@@ -378,6 +379,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
         }
         if (t.ty == 0 && t.valid) statistics.put(a, rows, t.channel, shift, square, rstd);
         T* y = a.at<T>(Slots::Y) + t.channel;
+        const Function<ACT, 5> act(a);
 #pragma unroll
         for (int r = 0; r < R; ++r) {
             const int row = t.ty + r * TY;
@@ -391,7 +393,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
 #pragma unroll
-                for (int i = 0; i < V; ++i) d[r][i] = activate<ACT, T>(d[r][i]);
+                for (int i = 0; i < V; ++i) d[r][i] = act.template of<T>(d[r][i]);
                 norms::put<T, V>(y + (size_t)row * cols, d[r]);
             }
         }
@@ -407,8 +409,8 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
 // because the rows that were read last are the most likely to be still in the second-level cache. Overwrites;
 // deterministic. Reads x twice, writes y once; rows move in groups of V = vec_width(C) elements.
 //
-// EPS is number 3. A general member is compiled for V, and for the chunks that a thread merges, rounded up to a power
-// of two.
+// EPS is number 3, ACT number 5. A general member is compiled for V, and for the chunks that a thread merges, rounded
+// up to a power of two.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
     int V = vec_width<T>(C), int MERGES = ceil_div(ceil_div(ROWS, CHUNK), THREADS_ / (TX * V))>
 struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
@@ -528,6 +530,7 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
             scale[i] = param[t.tx * V + i];
             offset[i] = param[WIDE + t.tx * V + i];
         }
+        const Function<ACT, 5> act(a);
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
@@ -539,7 +542,7 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
                 for (int i = 0; i < V; ++i) v[i] += more[i];
             }
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>(v[i]);
+            for (int i = 0; i < V; ++i) v[i] = act.template of<T>(v[i]);
             if (t.valid) norms::put<T, V>(y - (size_t)j * cols, v);
         });
     }
@@ -547,7 +550,7 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
 
 // Slots: x, gamma, beta, running_mean, running_var, y (which may be x). One phase over the blocks of `Tiles`; a thread
 // computes the factors of its channels once and then loops over rows. Overwrites. Reads x once, writes y once. EPS is
-// number 3.
+// number 3, ACT number 4.
 template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, int ACT, int V = vec_width<T>(C)>
 struct BatchNormEval {
     using Slots = slots::batch_norm_eval;
@@ -575,10 +578,11 @@ struct BatchNormEval {
         norms::floats(a, Slots::RUNNING_VAR, t.channel, 1.0f, var);
 #pragma unroll
         for (int i = 0; i < V; ++i) scale[i] *= rsqrtf(var[i] + (float)norms::real_number<EPS, 3>(a));
+        const Function<ACT, 4> act(a);
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = activate<ACT, T>((v[i] - mean[i]) * scale[i] + beta[i]);
+            for (int i = 0; i < V; ++i) v[i] = act.template of<T>((v[i] - mean[i]) * scale[i] + beta[i]);
             if (t.valid) norms::put<T, V>(y + (size_t)j * cols, v);
         });
     }
@@ -587,7 +591,8 @@ struct BatchNormEval {
 // ---------------------------------------- batch normalisation, backward
 
 namespace norms {
-// The inputs of the backward pass for one row. `saved` is read only if the derivative of an activation is applied.
+// The inputs of the backward pass for one row. `saved` is read only if the derivative of an activation is applied,
+// which is number 3.
 template <class T, int V, int ACT_GRAD> struct BwdItem {
     using Slots = slots::batch_norm_bwd;
     Raw<T, V> dy, x, saved;
@@ -599,7 +604,8 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
         return item;
     }
     // g = dy f'(saved) and x - mean.
-    __device__ __forceinline__ void take(const float (&mean)[V], float (&g)[V], float (&centred)[V]) const {
+    __device__ __forceinline__ void take(
+        const Args& a, const float (&mean)[V], float (&g)[V], float (&centred)[V]) const {
         dy.widen(g);
         x.widen(centred);
 #pragma unroll
@@ -607,8 +613,9 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
         if constexpr (ACT_GRAD != NONE) {
             float s[V];
             saved.widen(s);
+            const Function<ACT_GRAD, 3> act(a);
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[i] = product(g[i], activate_grad<ACT_GRAD, T>(s[i]));
+            for (int i = 0; i < V; ++i) g[i] = product(g[i], act.template grad<T>(s[i]));
         }
     }
 };
@@ -651,7 +658,7 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
         for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
 #pragma unroll
         for (int r = 0; r < R; ++r) {
-            raw[r].take(mean, g[r], centred[r]);
+            raw[r].take(a, mean, g[r], centred[r]);
 #pragma unroll
             for (int i = 0; i < V; ++i)
                 if (EVEN || t.ty + r * TY < rows) {
@@ -712,7 +719,7 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
 #pragma unroll
             for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
             norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int, const Item& item) {
-                item.take(mean, g, centred);
+                item.take(a, mean, g, centred);
 #pragma unroll
                 for (int i = 0; i < V; ++i) {
                     sum[i] += g[i];
@@ -776,7 +783,7 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
             }
             T* dx = a.at<T>(Slots::DX) + last;
             norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
-                item.take(mean, g, centred);
+                item.take(a, mean, g, centred);
 #pragma unroll
                 for (int i = 0; i < V; ++i) g[i] = fmaf(scale[i], g[i], fmaf(slope[i], centred[i], offset[i]));
                 if (t.valid) norms::put<T, V>(dx - (size_t)j * cols, g);
@@ -1155,7 +1162,7 @@ struct LayerNormBwdApart {
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, rows, get, [&](int, const Item& item) {
 #pragma unroll
             for (int i = 0; i < V; ++i) mean[i] = item.mean;
-            item.row.take(mean, g, centred);
+            item.row.take(a, mean, g, centred);
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 if constexpr (!RMS) sum[i] += g[i];

@@ -1,22 +1,46 @@
 // Pooling over windows of images [N, H, W, C], and its gradients. Forward and backward passes gather: one thread writes
 // each output, so that there are no atomics and results do not depend on the order of blocks.
 
+// The number of the `n` positions that are loaded together before the first is used, and how often a loop over batches
+// is repeated in the code.
+__host__ __device__ constexpr int batch_of(int n) { return n <= 9 ? n : 4; }
+__host__ __device__ constexpr int turns_of(int n) { return n <= 16 ? ceil_div(n, batch_of(n)) : 1; }
+
+// The size of a window, its stride and padding: constants, or the numbers 6 and 7, with 16 bits for each.
+// `size` are the positions of a window, and `over` the windows that cover one pixel, at most.
+template <int KH, int KW, int SH, int SW, int PH, int PW> struct PoolWindow {
+    static constexpr int kh = KH, kw = KW, sh = SH, sw = SW, ph = PH, pw = PW, size = KH * KW;
+    static constexpr int over_h = ceil_div(KH, SH), over_w = ceil_div(KW, SW), over = over_h * over_w;
+    static constexpr int BATCH = batch_of(size), TURNS = turns_of(size), OVER_BATCH = batch_of(over),
+                         OVER_TURNS = turns_of(over);
+    __device__ __forceinline__ constexpr explicit PoolWindow(const Args&) {}
+    DEV float share() { return 1.0f / size; }
+};
+template <> struct PoolWindow<(int)ANY, (int)ANY, (int)ANY, (int)ANY, (int)ANY, (int)ANY> {
+    static constexpr int BATCH = 4, TURNS = 1, OVER_BATCH = 4, OVER_TURNS = 1;
+    int kh, kw, sh, sw, ph, pw, size, over_h, over_w, over;
+    __device__ __forceinline__ explicit PoolWindow(const Args& a) {
+        const i64 parts = Number<ANY, 6>(a), padding = Number<ANY, 7>(a);
+        kh = (int)(parts & 0xffff), kw = (int)(parts >> 16 & 0xffff), sh = (int)(parts >> 32 & 0xffff),
+        sw = (int)(parts >> 48 & 0xffff), ph = (int)(padding & 0xffff), pw = (int)(padding >> 16 & 0xffff);
+        size = kh * kw, over_h = ceil_div(kh, sh), over_w = ceil_div(kw, sw), over = over_h * over_w;
+    }
+    __device__ __forceinline__ float share() const { return __fdiv_rn(1.0f, (float)size); }
+};
+
 // The geometry that the kernels of a window share. A thread handles V neighbouring channels of one pixel, up to 16
 // bytes as C allows. Neighbouring threads handle neighbouring channels, then pixels, so that overlapping windows share
 // data in the first-level cache.
 //
-// N, H, W, C, HO and WO are the numbers 0 to 5. A general member is compiled for the window, for V, and for PADDED,
-// whether a window may reach beyond the image.
-template <class T, i64 N, i64 H, i64 W, i64 C, int KH_, int KW_, int SH_, int SW_, int PH_, int PW_, i64 HO, i64 WO,
-    int V_, bool PADDED_>
-struct Windows {
-    static constexpr int KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_, PW = PW_, V = V_, SIZE = KH * KW;
-    static constexpr bool FIXED = is_fixed(N), PADDED = PADDED_;
-    // Whether windows neither overlap nor reach beyond the image, so that a pixel's gradient comes from one window
-    // only.
-    static constexpr bool DISJOINT = KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED;
-    // Windows that cover one pixel, at most.
-    static constexpr int OVER_H = ceil_div(KH, SH), OVER_W = ceil_div(KW, SW), OVER = OVER_H * OVER_W;
+// N, H, W, C, HO and WO are the numbers 0 to 5. A general member is compiled for V, for PADDED, whether a window may
+// reach beyond the image, for DISJOINT, whether windows neither overlap nor reach beyond the image, so that a pixel's
+// gradient comes from one window only, and for the window if it is a usual one.
+template <class T, i64 N, i64 H, i64 W, i64 C, int KH, int KW, int SH, int SW, int PH, int PW, i64 HO, i64 WO, int V_,
+    bool PADDED_, bool DISJOINT_>
+struct Windows : PoolWindow<KH, KW, SH, SW, PH, PW> {
+    using Window = PoolWindow<KH, KW, SH, SW, PH, PW>;
+    static constexpr int V = V_;
+    static constexpr bool FIXED = is_fixed(N), PADDED = PADDED_, DISJOINT = DISJOINT_;
     static constexpr int THREADS = 256;
     static constexpr i64 vectors(i64 n, i64 h, i64 w, i64 c) { return n * h * w * (c / V); }
     static_assert(!FIXED || (vectors(N, H, W, C) <= 0xffffffffll && vectors(N, HO, WO, C) <= 0xffffffffll),
@@ -26,19 +50,16 @@ struct Windows {
     static constexpr i64 outputs(i64 n, i64 c, i64 ho, i64 wo) { return vectors(n, ho, wo, c); }
     // The number of vectors of the input's gradient: of its pixels, or of the cells of the grid if windows do not
     // overlap.
-    static constexpr i64 gradients(i64 n, i64 h, i64 w, i64 c, i64 ho, i64 wo) {
-        return DISJOINT ? vectors(n, cells((int)ho, (int)h, SH), cells((int)wo, (int)w, SW), c) : vectors(n, h, w, c);
+    static constexpr i64 gradients(i64 n, i64 h, i64 w, i64 c, i64 ho, i64 wo, int sh, int sw) {
+        return DISJOINT ? vectors(n, cells((int)ho, (int)h, sh), cells((int)wo, (int)w, sw), c) : vectors(n, h, w, c);
     }
     static constexpr int blocks_of(i64 groups) { return ceil_div(groups, THREADS); }
 
     int n, h, w, c, ho, wo;
     __device__ __forceinline__ explicit Windows(const Args& a)
-        : n((int)Number<N, 0>(a)), h((int)Number<H, 1>(a)), w((int)Number<W, 2>(a)), c((int)Number<C, 3>(a)),
-          ho((int)Number<HO, 4>(a)), wo((int)Number<WO, 5>(a)) {}
+        : Window(a), n((int)Number<N, 0>(a)), h((int)Number<H, 1>(a)), w((int)Number<W, 2>(a)),
+          c((int)Number<C, 3>(a)), ho((int)Number<HO, 4>(a)), wo((int)Number<WO, 5>(a)) {}
 };
-
-// The number of the `n` positions that are loaded together before the first is used.
-__host__ __device__ constexpr int batch_of(int n) { return n <= 9 ? n : 4; }
 
 struct Place { int sample, row, col, group; };
 // Splits the number of a vector into coordinates, over images of `h` by `w` pixels.
@@ -61,18 +82,20 @@ template <class S> DEV i64 element(const S& s, const Place& p, int row, int col,
 // Calls `use(k, value)` for the positions `k` of an output pixel's window that are in the image, in rising order.
 template <class S, class T, class Use>
 DEV void each_in_window(const S& s, const T* x, const Place& p, const Use& use) {
-    constexpr int BATCH = batch_of(S::SIZE), UNROLL = S::SIZE <= 16 ? ceil_div(S::SIZE, BATCH) : 1;
-    const int row0 = p.row * S::SH - S::PH, col0 = p.col * S::SW - S::PW;
-#pragma unroll UNROLL
-    for (int k0 = 0; k0 < S::SIZE; k0 += BATCH) {
+    constexpr int BATCH = S::BATCH, TURNS = S::TURNS;
+    const int row0 = p.row * s.sh - s.ph, col0 = p.col * s.sw - s.pw;
+    int ky = 0, kx = 0;
+#pragma unroll TURNS
+    for (int k0 = 0; k0 < s.size; k0 += BATCH) {
         Vec<T, S::V> v[BATCH];
         bool valid[BATCH];
 #pragma unroll
         for (int i = 0; i < BATCH; ++i) {
-            const int k = k0 + i, row = row0 + k / S::KW, col = col0 + k % S::KW;
-            valid[i] =
-                (S::SIZE % BATCH == 0 || k < S::SIZE) && (!S::PADDED || ((u32)row < (u32)s.h && (u32)col < (u32)s.w));
+            const int row = row0 + ky, col = col0 + kx;
+            valid[i] = (s.size % BATCH == 0 || k0 + i < s.size) &&
+                (!S::PADDED || ((u32)row < (u32)s.h && (u32)col < (u32)s.w));
             if (valid[i]) v[i] = load<T, S::V>(x + element(s, p, row, col, s.h, s.w));
+            if (++kx == s.kw) kx = 0, ++ky;
         }
 #pragma unroll
         for (int i = 0; i < BATCH; ++i)
@@ -82,23 +105,25 @@ DEV void each_in_window(const S& s, const T* x, const Place& p, const Use& use) 
 
 // Calls `take(i, k, at)` and then `use(i, k)` for the windows that cover an input pixel, in rising order of windows:
 // `at` is the first element of the window's output and `k` the pixel's position in the window. `take` is called for a
-// batch of `i` in 0..OVER before `use` is called for them.
+// batch of `i` before `use` is called for them.
 template <class S, class Take, class Use>
 DEV void each_over_pixel(const S& s, const Place& p, const Take& take, const Use& use) {
-    constexpr int BATCH = batch_of(S::OVER), UNROLL = S::OVER <= 16 ? ceil_div(S::OVER, BATCH) : 1;
-    const int row = p.row + S::PH, col = p.col + S::PW;
-    const int first_row = row / S::SH - (S::OVER_H - 1), first_col = col / S::SW - (S::OVER_W - 1);
-#pragma unroll UNROLL
-    for (int j0 = 0; j0 < S::OVER; j0 += BATCH) {
+    constexpr int BATCH = S::OVER_BATCH, TURNS = S::OVER_TURNS;
+    const int row = p.row + s.ph, col = p.col + s.pw;
+    const int first_row = row / s.sh - (s.over_h - 1), first_col = col / s.sw - (s.over_w - 1);
+    int down = 0, across = 0;
+#pragma unroll TURNS
+    for (int j0 = 0; j0 < s.over; j0 += BATCH) {
         int k[BATCH];
 #pragma unroll
         for (int i = 0; i < BATCH; ++i) {
-            const int j = j0 + i, oy = first_row + j / S::OVER_W, ox = first_col + j % S::OVER_W;
-            const int ky = row - oy * S::SH, kx = col - ox * S::SW;
-            const bool covers = (S::OVER % BATCH == 0 || j < S::OVER) && (u32)oy < (u32)s.ho && (u32)ox < (u32)s.wo &&
-                ky < S::KH && kx < S::KW;
-            k[i] = covers ? ky * S::KW + kx : -1;
+            const int oy = first_row + down, ox = first_col + across;
+            const int ky = row - oy * s.sh, kx = col - ox * s.sw;
+            const bool covers = (s.over % BATCH == 0 || j0 + i < s.over) && (u32)oy < (u32)s.ho &&
+                (u32)ox < (u32)s.wo && ky < s.kh && kx < s.kw;
+            k[i] = covers ? ky * s.kw + kx : -1;
             if (covers) take(i, element(s, p, oy, ox, s.ho, s.wo));
+            if (++across == s.over_w) across = 0, ++down;
         }
 #pragma unroll
         for (int i = 0; i < BATCH; ++i)
@@ -106,18 +131,17 @@ DEV void each_over_pixel(const S& s, const Place& p, const Take& take, const Use
     }
 }
 
-// Writes the SH x SW pixels of a cell of the grid: `value(k)` at position `k` of the window, zeros at pixels outside
-// it.
+// Writes the pixels of a cell of the grid: `value(k)` at position `k` of the window, zeros at pixels outside it.
 template <class S, class T, class Value> DEV void write_cell(const S& s, T* dx, const Place& p, const Value& value) {
     const bool has_window = p.row < s.ho && p.col < s.wo;
 #pragma unroll
-    for (int ky = 0; ky < S::SH; ++ky) {
+    for (int ky = 0; ky < s.sh; ++ky) {
 #pragma unroll
-        for (int kx = 0; kx < S::SW; ++kx) {
-            const int row = p.row * S::SH + ky, col = p.col * S::SW + kx;
+        for (int kx = 0; kx < s.sw; ++kx) {
+            const int row = p.row * s.sh + ky, col = p.col * s.sw + kx;
             if (row < s.h && col < s.w) {
                 Vec<T, S::V> out{};
-                if (has_window && ky < S::KH && kx < S::KW) out = value(ky * S::KW + kx);
+                if (has_window && ky < s.kh && kx < s.kw) out = value(ky * s.kw + kx);
                 store(dx + element(s, p, row, col, s.h, s.w), out);
             }
         }
@@ -130,8 +154,10 @@ template <> struct PositionOf<true> { using Type = u16; };
 
 #define POOL_PARAMETERS \
     class T, i64 N, i64 H, i64 W, i64 C, int KH, int KW, int SH, int SW, int PH, int PW, i64 HO, i64 WO, \
-        int V = vec_width<T>(C), bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W)
-#define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED>
+        int V = vec_width<T>(C), \
+        bool PADDED = (PH > 0 || PW > 0 || (HO - 1) * SH + KH > H || (WO - 1) * SW + KW > W), \
+        bool DISJOINT = (KH <= SH && KW <= SW && SH * SW <= 16 && !PADDED), bool WIDE = (KH * KW > 256)
+#define POOL_SHAPE Windows<T, N, H, W, C, KH, KW, SH, SW, PH, PW, HO, WO, V, PADDED, DISJOINT>
 
 // A thread handles a vector of the output, or of the gradient of the input.
 template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : OnePhase<S::THREADS> {
@@ -139,13 +165,14 @@ template <class S, i64 N, i64 C, i64 HO, i64 WO> struct PoolForward : OnePhase<S
     DEV i64 groups_for(const S& s) { return S::outputs(s.n, s.c, s.ho, s.wo); }
     DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }
 };
-template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackward : OnePhase<S::THREADS> {
-    static constexpr int blocks(int) { return S::blocks_of(S::gradients(N, H, W, C, HO, WO)); }
-    DEV i64 groups_for(const S& s) { return S::gradients(s.n, s.h, s.w, s.c, s.ho, s.wo); }
+template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO, int SH, int SW>
+struct PoolBackward : OnePhase<S::THREADS> {
+    static constexpr int blocks(int) { return S::blocks_of(S::gradients(N, H, W, C, HO, WO, SH, SW)); }
+    DEV i64 groups_for(const S& s) { return S::gradients(s.n, s.h, s.w, s.c, s.ho, s.wo, s.sh, s.sw); }
     DEV int blocks_for(const Args& a, int) { return S::blocks_of(groups_for(S(a))); }
 };
 #define POOL_FORWARD PoolForward<POOL_SHAPE, N, C, HO, WO>
-#define POOL_BACKWARD PoolBackward<POOL_SHAPE, N, H, W, C, HO, WO>
+#define POOL_BACKWARD PoolBackward<POOL_SHAPE, N, H, W, C, HO, WO, SH, SW>
 
 // ---------------------------------------- maximum
 
@@ -157,7 +184,7 @@ template <class S, i64 N, i64 H, i64 W, i64 C, i64 HO, i64 WO> struct PoolBackwa
 template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;
-    using Position = typename PositionOf<(S::SIZE > 256)>::Type;
+    using Position = typename PositionOf<WIDE>::Type;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
@@ -167,9 +194,9 @@ template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
         // infinity.
         int first = 0;
         if constexpr (S::PADDED) {
-            const int row0 = p.row * SH - PH, col0 = p.col * SW - PW, ky = row0 < 0 ? -row0 : 0,
+            const int row0 = p.row * s.sh - s.ph, col0 = p.col * s.sw - s.pw, ky = row0 < 0 ? -row0 : 0,
                       kx = col0 < 0 ? -col0 : 0;
-            if (ky < KH && kx < KW && row0 + ky < s.h && col0 + kx < s.w) first = ky * KW + kx;
+            if (ky < s.kh && kx < s.kw && row0 + ky < s.h && col0 + kx < s.w) first = ky * s.kw + kx;
         }
         float best[S::V];
         int where[S::V];
@@ -205,7 +232,7 @@ template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
 template <POOL_PARAMETERS> struct MaxPoolBwd : POOL_BACKWARD {
     using Slots = slots::max_pool_bwd;
     using S = POOL_SHAPE;
-    using Position = typename PositionOf<(S::SIZE > 256)>::Type;
+    using Position = typename PositionOf<WIDE>::Type;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const S s(a);
         const u32 at = (u32)block * S::THREADS + threadIdx.x;
@@ -214,7 +241,7 @@ template <POOL_PARAMETERS> struct MaxPoolBwd : POOL_BACKWARD {
         const Position* index = a.at<Position>(Slots::INDEX);
         T* dx = a.at<T>(Slots::DX);
         if constexpr (S::DISJOINT) {
-            const Place p = place(s, at, S::cells(s.ho, s.h, S::SH), S::cells(s.wo, s.w, S::SW));
+            const Place p = place(s, at, S::cells(s.ho, s.h, s.sh), S::cells(s.wo, s.w, s.sw));
             Vec<T, S::V> v{};
             Vec<Position, S::V> chosen{};
             if (p.row < s.ho && p.col < s.wo) {
@@ -230,7 +257,7 @@ template <POOL_PARAMETERS> struct MaxPoolBwd : POOL_BACKWARD {
             });
         } else {
             const Place p = place(s, at, s.h, s.w);
-            constexpr int BATCH = batch_of(S::OVER);
+            constexpr int BATCH = S::OVER_BATCH;
             Vec<T, S::V> v[BATCH];
             Vec<Position, S::V> chosen[BATCH];
             float sum[S::V];
@@ -274,7 +301,7 @@ template <POOL_PARAMETERS> struct AvgPool : POOL_FORWARD {
         });
         Vec<T, S::V> y;
 #pragma unroll
-        for (int i = 0; i < S::V; ++i) y.v[i] = narrow<T>(sum[i] * (1.0f / S::SIZE));
+        for (int i = 0; i < S::V; ++i) y.v[i] = narrow<T>(sum[i] * s.share());
         store(a.at<T>(Slots::Y) + (i64)at * S::V, y);
     }
 };
@@ -295,15 +322,15 @@ template <POOL_PARAMETERS> struct AvgPoolBwd : POOL_BACKWARD {
         for (int i = 0; i < S::V; ++i) sum[i] = 0.0f;
         Vec<T, S::V> out;
         if constexpr (S::DISJOINT) {
-            const Place p = place(s, at, S::cells(s.ho, s.h, S::SH), S::cells(s.wo, s.w, S::SW));
+            const Place p = place(s, at, S::cells(s.ho, s.h, s.sh), S::cells(s.wo, s.w, s.sw));
             Vec<T, S::V> v{};
             if (p.row < s.ho && p.col < s.wo) v = load<T, S::V>(dy + element(s, p, p.row, p.col, s.ho, s.wo));
 #pragma unroll
-            for (int i = 0; i < S::V; ++i) out.v[i] = narrow<T>(to_float(v.v[i]) * (1.0f / S::SIZE));
+            for (int i = 0; i < S::V; ++i) out.v[i] = narrow<T>(to_float(v.v[i]) * s.share());
             write_cell(s, dx, p, [&](int) { return out; });
         } else {
             const Place p = place(s, at, s.h, s.w);
-            Vec<T, S::V> v[batch_of(S::OVER)];
+            Vec<T, S::V> v[S::OVER_BATCH];
             each_over_pixel(
                 s, p, [&](int slot, i64 from) { v[slot] = load<T, S::V>(dy + from); },
                 [&](int slot, int) {
@@ -311,7 +338,7 @@ template <POOL_PARAMETERS> struct AvgPoolBwd : POOL_BACKWARD {
                     for (int i = 0; i < S::V; ++i) sum[i] += to_float(v[slot].v[i]);
                 });
 #pragma unroll
-            for (int i = 0; i < S::V; ++i) out.v[i] = narrow<T>(sum[i] * (1.0f / S::SIZE));
+            for (int i = 0; i < S::V; ++i) out.v[i] = narrow<T>(sum[i] * s.share());
             store(dx + (i64)at * S::V, out);
         }
     }

@@ -395,18 +395,59 @@ template <int F, class T = float> DEV float activate_grad(float s) {
     return 1.0f;
 }
 
+// The curved functions and their derivatives for kernels that read which one they apply. They are not inlined, because
+// each would be repeated for every element of a thread.
+template <class T> static __device__ __noinline__ float activate_curve(int f, float x) {
+    switch (f) {
+        case GELU: return activate<GELU, T>(x);
+        case SILU: return activate<SILU, T>(x);
+        case SIGMOID: return activate<SIGMOID, T>(x);
+        default: return activate<TANH, T>(x);
+    }
+}
+template <class T> static __device__ __noinline__ float activate_curve_grad(int f, float s) {
+    switch (f) {
+        case GELU: return activate_grad<GELU, T>(s);
+        case SILU: return activate_grad<SILU, T>(s);
+        case SIGMOID: return activate_grad<SIGMOID, T>(s);
+        default: return activate_grad<TANH, T>(s);
+    }
+}
+
+// An activation and its derivative: the constant F, or ANY: read from eight bits of number INDEX, from bit SHIFT.
+template <int F, int INDEX, int SHIFT = 0> struct Function {
+    __device__ __forceinline__ constexpr explicit Function(const Args&) {}
+    template <class T = float> __device__ __forceinline__ float of(float x) const { return activate<F, T>(x); }
+    template <class T = float> __device__ __forceinline__ float grad(float s) const { return activate_grad<F, T>(s); }
+};
+template <int INDEX, int SHIFT> struct Function<(int)ANY, INDEX, SHIFT> {
+    int f;
+    __device__ __forceinline__ explicit Function(const Args& a) : f((int)(Number<ANY, INDEX>(a) >> SHIFT & 0xff)) {}
+    template <class T = float> __device__ __forceinline__ float of(float x) const {
+        if (f >= GELU) return activate_curve<T>(f, x);
+        const float slope = f == LEAKY_RELU ? 0.01f : 1.0f;
+        return x <= 0.0f ? f == RELU ? 0.0f : slope * x : x;
+    }
+    template <class T = float> __device__ __forceinline__ float grad(float s) const {
+        if (f >= GELU) return activate_curve_grad<T>(f, s);
+        const float slope = f == RELU ? 0.0f : f == LEAKY_RELU ? 0.01f : 1.0f;
+        return s <= 0.0f ? slope : 1.0f;
+    }
+};
+
 // The epilogue of a product, in this order: add the bias, store the value before the activation (save_z), apply the
-// activation or multiply by another activation's derivative at `saved`.
-template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_> struct Epilogue {
+// activation or multiply by another activation's derivative at `saved`. Functions that are read are in the upper 16
+// bits of number AT, first the activation, then the other one.
+template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_, int AT = 4> struct Epilogue {
     static constexpr bool BIAS = BIAS_, SAVE_Z = SAVE_Z_;
     static constexpr int ACT = ACT_, ACT_GRAD = ACT_GRAD_;
     // `v` is the product (with the previous value already added); `saved` is used only if ACT_GRAD is set. Returns the
     // value before the activation in `z`.
-    DEV float apply(float v, float bias, float saved, float& z) {
+    DEV float apply(const Args& a, float v, float bias, float saved, float& z) {
         if constexpr (BIAS) v += bias;
         z = v;
-        if constexpr (ACT != NONE) v = activate<ACT>(v);
-        if constexpr (ACT_GRAD != NONE) v *= activate_grad<ACT_GRAD>(saved);
+        if constexpr (ACT != NONE) v = Function<ACT, AT, 48>(a).of(v);
+        if constexpr (ACT_GRAD != NONE) v *= Function<ACT_GRAD, AT, 56>(a).grad(saved);
         return v;
     }
 };

@@ -9,7 +9,8 @@ mod special;
 
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, ConvGeometry, Epilogue, OpKind};
-use crate::select::cuda::custom::{CustomKernel, cpp_act};
+use crate::select::cuda::custom::CustomKernel;
+use crate::select::cuda::epilogue::epilogue_type;
 use crate::select::cuda::real::{Real, copy_width};
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -90,9 +91,7 @@ struct Problem<'a> {
     real: Real,
     tensor: bool,
     multiprocessors: usize,
-    /// The C++ type of the epilogue, and whether it adds a bias.
-    epilogue: String,
-    has_bias: bool,
+    epilogue: Epilogue,
     accumulate: bool,
     /// Elements that the epilogue moves in addition to the result.
     extra: usize,
@@ -134,14 +133,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         real,
         tensor,
         multiprocessors: gpu.multiprocessors.max(1) as usize,
-        epilogue: format!(
-            "Epilogue<{}, {}, {}, {}>",
-            epilogue.bias,
-            cpp_act(epilogue.act),
-            epilogue.save_z,
-            cpp_act(epilogue.act_grad)
-        ),
-        has_bias: epilogue.bias,
+        epilogue,
         accumulate,
         extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,
     };
@@ -328,7 +320,7 @@ impl Problem<'_> {
         let Tile { rows, cols, step_bytes, part_rows, part_cols, stages, .. } = *tile;
         let step = step_bytes / self.real.size();
         let shape = format!("{rows}, {cols}, {step_bytes}, {part_rows}, {part_cols}, {stages}");
-        let ends = format!("{}, {}", self.accumulate, self.epilogue);
+        let ends = format!("{}, {}", self.accumulate, epilogue_type(&self.epilogue));
         let kernel = CustomKernel {
             tail: format!("{}_{unit}_{rows}x{cols}x{step}_k{splits}_v0", self.real.name()),
             spec: spec("ConvGemm", format!("{kind}, {math}, {number}, {geometry}, {shape}, {splits}, {ends}")),
@@ -336,8 +328,8 @@ impl Problem<'_> {
             cost_us,
         };
         let any = self.any_product(splits);
-        let of_splits = any_splits(splits);
-        self.with_general(kernel, splits, format!("{kind}, {math}, {number}, {any}, {shape}, {of_splits}, {ends}"))
+        let (of_splits, any_ends) = (any_splits(splits), format!("{}, {}", self.accumulate, self.any_end()));
+        self.with_general(kernel, splits, format!("{kind}, {math}, {number}, {any}, {shape}, {of_splits}, {any_ends}"))
     }
 
     /// The kernel without tiles, for groups of few channels.
@@ -361,10 +353,10 @@ impl Problem<'_> {
             (splits, spec, any, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
         } else {
             let kind = if self.kind == Kind::Forward { "CONV_FORWARD" } else { "CONV_BACKWARD_X" };
-            let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", self.epilogue));
+            let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", epilogue_type(&self.epilogue)));
             let is_depthwise = group_c == 1 && g.f == g.groups;
             let width = if is_depthwise { copy_width(g.c, self.real.size()).min(4) } else { 1 };
-            let any = format!("{kind}, {number}, {}, {}", self.any_geometry([width, 1, 1, 1], false), self.epilogue);
+            let any = format!("{kind}, {number}, {}, {}", self.any_geometry([width, 1, 1, 1], false), self.any_end());
             (1, spec, any, products / (1.5e6 * full))
         };
         let kernel = CustomKernel {

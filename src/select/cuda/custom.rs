@@ -36,6 +36,33 @@ pub fn cpp_act(act: Option<Activation>) -> &'static str {
     }
 }
 
+/// The number of an activation in the kernels' sources, for members that read it.
+#[must_use]
+pub const fn act_number(act: Option<Activation>) -> u64 {
+    match act {
+        None => 0,
+        Some(Activation::Relu) => 1,
+        Some(Activation::LeakyRelu) => 2,
+        Some(Activation::Gelu) => 3,
+        Some(Activation::Silu) => 4,
+        Some(Activation::Sigmoid) => 5,
+        Some(Activation::Tanh) => 6,
+    }
+}
+
+/// A derivative as a template argument of a general member: whether there is one is compiled in, because kernels
+/// without one read less.
+#[must_use]
+pub const fn any_act(act: Option<Activation>) -> &'static str {
+    if act.is_some() { "ANY" } else { "NONE" }
+}
+
+/// A real number as a template argument of a general member: zero is compiled in, and others are read.
+#[must_use]
+pub fn any_bits(value: f64) -> String {
+    if value == 0.0 { cpp_bits(0.0) } else { "(u64)ANY".to_owned() }
+}
+
 /// Which factor of a product is transposed, in the kernels' sources.
 #[must_use]
 pub const fn cpp_trans(trans: Trans) -> &'static str {

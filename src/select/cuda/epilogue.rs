@@ -1,6 +1,29 @@
-//! The part of an operation's epilogue that a library does not compute.
+//! The epilogue of a product: as a type of its kernels, and the part that a library does not compute.
 
+use super::custom::{act_number, any_act, cpp_act};
 use crate::ops::{self, Epilogue, OpKind};
+
+/// The C++ type of an epilogue.
+#[must_use]
+pub fn epilogue_type(e: &Epilogue) -> String {
+    format!("Epilogue<{}, {}, {}, {}>", e.bias, cpp_act(e.act), e.save_z, cpp_act(e.act_grad))
+}
+
+/// The type of an epilogue whose functions are read from this number. A product without bias, activation and a value
+/// before it has none of them; the others read which activation follows, and store the value before it if the slot is
+/// bound.
+#[must_use]
+pub fn any_epilogue(e: &Epilogue, number: usize) -> String {
+    let follows = e.bias || e.save_z || e.act.is_some();
+    let act = if follows { "ANY" } else { "NONE" };
+    format!("Epilogue<{}, {act}, {follows}, {}, {number}>", e.bias, any_act(e.act_grad))
+}
+
+/// The functions of an epilogue as the upper 16 bits of a number.
+#[must_use]
+pub const fn epilogue_functions(e: &Epilogue) -> u64 {
+    act_number(e.act) << 48 | act_number(e.act_grad) << 56
+}
 
 /// The part of an epilogue that a library does not compute: operations in order, with the slot of the product for each
 /// of their slots.

@@ -33,15 +33,17 @@ const fn family(
 /// What families without general members are compiled for.
 const SIZES: &str = "everything";
 /// What general members of products are compiled for.
-const PRODUCT: &str = "type, which factor is transposed, tile, what follows, one phase or two, vectors";
-/// What they read; the last number only if an update follows.
-const PRODUCT_NUMBERS: &[&str] = &["rows", "columns", "depth", "splits", "constants of the rule"];
+const PRODUCT: &str = "type, which factor is transposed, tile, kinds of what follows, one phase or two, vectors";
+/// What they read; the last number is the address of constants if an update follows.
+const PRODUCT_NUMBERS: &[&str] = &["rows", "columns", "depth", "splits", "functions or constants of the rule"];
 /// What general members over arrays are compiled for.
 const ARRAY: &str = "type, two classes of length";
 
 /// What general members of batch normalisations are compiled for, and what they read.
-const NORM: &str = "type, activation, tile, threads, vectors, classes of rows a thread";
-const BATCH_NORM: [&str; 5] = ["rows", "channels", "rows of a chunk", "epsilon", "momentum"];
+const NORM: &str = "type, whether there is a derivative, tile, threads, vectors, classes of rows a thread";
+const BATCH_NORM: [&str; 6] = ["rows", "channels", "rows of a chunk", "epsilon", "momentum", "function"];
+/// What those of their gradients read.
+const BATCH_NORM_BWD: &[&str] = &["rows", "channels", "rows of a chunk", "function"];
 /// What general members of normalisations of rows are compiled for.
 const ROW_NORM: &str = "type, whether rows are centred, threads, vectors, classes of columns a thread";
 /// What general members that copy rows are compiled for.
@@ -66,12 +68,21 @@ const WIDTHS: &[&str] = &[
 /// What general members of functions of an output and its target are compiled for.
 const POINTS: &str = "type, function, threads, loads under way";
 /// What general members of poolings are compiled for, and what they read.
-const WINDOW: &str = "type, window, stride, padding, vectors";
-const IMAGES: &[&str] = &["samples", "rows", "columns", "channels", "rows of the output", "columns of the output"];
+const WINDOW: &str = "type, a usual window, whether it may reach beyond the image, whether windows overlap, vectors";
+const IMAGES: &[&str] = &[
+    "samples",
+    "rows",
+    "columns",
+    "channels",
+    "rows of the output",
+    "columns of the output",
+    "window and stride",
+    "padding",
+];
 
 /// What general members of convolutions read. The window is the rows and columns of the kernel and of the padding, 16
-/// bits each.
-const CONV: [&str; 10] = [
+/// bits each; strides and dilations have 12 bits each, and the functions of the epilogue follow them.
+const CONV: [&str; 11] = [
     "samples",
     "rows",
     "columns",
@@ -82,6 +93,7 @@ const CONV: [&str; 10] = [
     "window",
     "groups",
     "splits",
+    "strides, dilations and functions",
 ];
 
 /// All of them.
@@ -89,19 +101,24 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Gemm, "GemmSimt", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmMma", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmDirect", SIZES, &[]),
-    family(Conv, "ConvGemm", "type, product, tile, what follows, stride, dilation, vectors, one phase or two", &CONV),
+    family(
+        Conv,
+        "ConvGemm",
+        "type, product, tile, kinds of what follows, any stride, vectors, one phase or two",
+        &CONV,
+    ),
     family(Conv, "ConvSliced", SIZES, &[]),
     family(Conv, "ConvWgmmaBwdW", SIZES, &[]),
     family(Conv, "ConvTapsBwdW", SIZES, &[]),
     family(Conv, "ConvThinBwdW", SIZES, &[]),
     family(Conv, "ConvThinForward", SIZES, &[]),
-    family(Conv, "ConvDirect", "type, product, what follows, stride, dilation, vectors", &CONV),
-    family(Conv, "ConvDirectBwdW", "type, stride, dilation, weights a thread, vectors, one phase or two", &CONV),
+    family(Conv, "ConvDirect", "type, product, kinds of what follows, any stride, vectors", &CONV),
+    family(Conv, "ConvDirectBwdW", "type, any stride, weights a thread, vectors, one phase or two", &CONV),
     family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
     family(Norm, "BatchNorm", NORM, &BATCH_NORM),
-    family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon"]),
-    family(Norm, "BatchNormBwdSmall", NORM, &["rows", "channels", "rows of a chunk"]),
-    family(Norm, "BatchNormBwd", NORM, &["rows", "channels", "rows of a chunk"]),
+    family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon", "function"]),
+    family(Norm, "BatchNormBwdSmall", NORM, BATCH_NORM_BWD),
+    family(Norm, "BatchNormBwd", NORM, BATCH_NORM_BWD),
     family(Norm, "LayerNorm", ROW_NORM, &["rows", "columns", "epsilon"]),
     family(Norm, "LayerNormBwd", ROW_NORM, &["rows", "columns", "rows of a chunk"]),
     family(Norm, "LayerNormBwdApart", ROW_NORM, &["rows", "columns"]),
@@ -171,21 +188,31 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
     family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),
     family(AttentionMma, "AttentionMmaBwd", ATTEND, SAMPLES),
-    family(Loss, "SoftmaxCe", "type, smoothing, lanes, vectors", &["rows", "classes"]),
-    family(Loss, "SoftmaxCeGrad", "type, smoothing, vectors, two classes of size", &["rows", "classes"]),
-    family(Loss, "SoftmaxCeFused", "type, smoothing, threads, lanes, vectors", &["rows", "classes", "blocks"]),
+    family(Loss, "SoftmaxCe", "type, smoothed or not, lanes, vectors", &["rows", "classes", "smoothing"]),
+    family(
+        Loss,
+        "SoftmaxCeGrad",
+        "type, smoothed or not, vectors, two classes of size",
+        &["rows", "classes", "smoothing"],
+    ),
+    family(
+        Loss,
+        "SoftmaxCeFused",
+        "type, smoothed or not, threads, lanes, vectors",
+        &["rows", "classes", "blocks", "smoothing"],
+    ),
     family(
         Loss,
         "DenseCe",
-        "type, classes, smoothing, activation, threads, their rows and features",
-        &["rows", "features", "scale"],
+        "type, classes rounded up, smoothed or not, whether there is a derivative, threads, their rows and features",
+        &["rows", "features", "scale", "smoothing", "classes", "function"],
     ),
     family(Loss, "Mse", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseGrad", "type, threads, loads under way", &["length", "blocks"]),
     family(Loss, "MseFused", "type, threads, loads under way", &["length", "blocks"]),
-    family(Loss, "PointLoss", POINTS, &["length", "blocks"]),
-    family(Loss, "PointLossGrad", POINTS, &["length", "blocks"]),
-    family(Loss, "PointLossFused", POINTS, &["length", "blocks"]),
+    family(Loss, "PointLoss", POINTS, &["length", "blocks", "delta"]),
+    family(Loss, "PointLossGrad", POINTS, &["length", "blocks", "delta"]),
+    family(Loss, "PointLossFused", POINTS, &["length", "blocks", "delta"]),
     family(Loss, "BinaryAccuracy", "type, threads", &["length"]),
     family(Optimizer, "Update", "type, kind of rule, threads, ways to sum, kinds of segments", &["table of segments"]),
     family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks"]),

@@ -393,13 +393,13 @@ impl Way {
         let tile = format!("{rows}, {cols}, {stretch}, {down}, {across}, {groups}");
         let (any_split, widths) = (if split == 1 { "1" } else { "ANY" }, widths(gemm, real));
         let general = format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true));
-        let numbers = [gemm.m, gemm.n, gemm.k, split].map(|len| len as u64).to_vec();
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
         let constants = product.stepping.as_ref().map_or_else(Vec::new, |stepping| stepping.rule.words.clone());
         CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            spec: spec.with_general_member(GeneralMember::new(general, numbers).with_last_table(constants)),
+            spec: spec
+                .with_general_member(GeneralMember::new(general, product.numbers(split)).with_last_table(constants)),
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }

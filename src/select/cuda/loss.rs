@@ -4,7 +4,7 @@ use super::elementwise::{dropout_scale, scale_bits, vec_width};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
-use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits};
+use crate::select::cuda::custom::{CustomKernel, act_number, any_act, any_bits, cpp_act, cpp_bits};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
@@ -25,26 +25,26 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let most = (8 * gpu.multiprocessors as usize).max(1);
     match *kind {
         OpKind::SoftmaxCe(ops::SoftmaxCe { rows, classes, smoothing }) if rows * classes > 0 => {
-            softmax(real, rows, classes, &cpp_bits(smoothing.get()))
+            softmax(real, rows, classes, smoothing)
         }
         OpKind::SoftmaxCeGrad(ops::SoftmaxCeGrad { rows, classes, smoothing }) if rows * classes > 0 => {
-            softmax_grad(real, rows, classes, &cpp_bits(smoothing.get()))
+            softmax_grad(real, rows, classes, smoothing)
         }
         OpKind::SoftmaxCeFused(op) if op.rows * op.classes > 0 => softmax_fused(real, &op, most),
         OpKind::DenseCe(ops::DenseCe { rows, features, classes, .. }) if rows * features * classes > 0 => {
             dense(real, kind, gpu.multiprocessors.max(1) as usize)
         }
-        OpKind::Mse(ops::Mse { len }) if len > 0 => means("Mse", "", (real, len), most),
-        OpKind::MseGrad(ops::MseGrad { len }) if len > 0 => means("MseGrad", "", (real, len), most),
-        OpKind::MseFused(ops::MseFused { len }) if len > 0 => means("MseFused", "", (real, len), most),
+        OpKind::Mse(ops::Mse { len }) if len > 0 => means("Mse", None, (real, len), most),
+        OpKind::MseGrad(ops::MseGrad { len }) if len > 0 => means("MseGrad", None, (real, len), most),
+        OpKind::MseFused(ops::MseFused { len }) if len > 0 => means("MseFused", None, (real, len), most),
         OpKind::PointLoss(ops::PointLoss { func, delta, len }) if len > 0 => {
-            means("PointLoss", &point(func, delta), (real, len), most)
+            means("PointLoss", Some((func, delta)), (real, len), most)
         }
         OpKind::PointLossGrad(ops::PointLossGrad { func, delta, len }) if len > 0 => {
-            means("PointLossGrad", &point(func, delta), (real, len), most)
+            means("PointLossGrad", Some((func, delta)), (real, len), most)
         }
         OpKind::PointLossFused(ops::PointLossFused { func, delta, len }) if len > 0 => {
-            means("PointLossFused", &point(func, delta), (real, len), most)
+            means("PointLossFused", Some((func, delta)), (real, len), most)
         }
         OpKind::BinaryAccuracy(ops::BinaryAccuracy { len }) if len > 0 => {
             let threads = len.next_multiple_of(32).clamp(32, 1024);
@@ -97,14 +97,14 @@ fn held_row(real: Real, classes: usize, lanes: usize) -> String {
     format!("{width}, {}", classes.div_ceil(lanes * width).next_power_of_two())
 }
 
-fn softmax(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
+fn softmax(real: Real, rows: usize, classes: usize, smoothing: Scalar) -> Vec<CustomKernel> {
     let lanes = lanes(classes);
     // Small blocks distribute a small batch over more multiprocessors.
     let threads = lanes.max(128);
-    let t = real.cpp();
-    let spec = spec("SoftmaxCe", format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}")).with_general(
-        format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {}", held_row(real, classes, lanes)),
-        vec![rows as u64, classes as u64],
+    let (t, own, any) = (real.cpp(), cpp_bits(smoothing.get()), any_bits(smoothing.get()));
+    let spec = spec("SoftmaxCe", format!("{t}, {rows}, {classes}, {own}, {lanes}, {threads}")).with_general(
+        format!("{t}, ANY, ANY, {any}, {lanes}, {threads}, {}", held_row(real, classes, lanes)),
+        vec![rows as u64, classes as u64, smoothing.get().to_bits()],
     );
     let cost = LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US;
     vec![code(real, &format!("lanes{lanes}"), spec, 0, cost)]
@@ -118,7 +118,7 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
     else {
         return Vec::new();
     };
-    let (act, smoothing, t) = (cpp_act(act_grad), cpp_bits(smoothing.get()), real.cpp());
+    let (act, own, any, t) = (cpp_act(act_grad), cpp_bits(smoothing.get()), any_bits(smoothing.get()), real.cpp());
     let (wide, kept) = (classes.next_power_of_two(), dropout_scale(dropout.get()));
     let mut out = Vec::new();
     for (threads, each) in [(256, 1), (256, 2), (256, 4), (512, 1), (512, 2), (128, 1), (128, 2), (64, 1), (64, 4)] {
@@ -133,16 +133,22 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
             + 0.6
             + waves as f64 * work * 0.004
             + (blocks * features * classes * real.size()) as f64 / BYTES_PER_US;
-        let arguments = format!(
-            "{t}, {rows}, {features}, {classes}, {smoothing}, {act}, {saved_is_input}, {kept}, {each}, {threads}"
-        );
-        let (any, number) =
-            if dropout.get() > 0.0 { ("(u32)ANY", scale_bits(dropout.get())) } else { (kept.as_str(), 0) };
+        let arguments =
+            format!("{t}, {rows}, {features}, {classes}, {own}, {act}, {saved_is_input}, {kept}, {each}, {threads}");
         let general = format!(
-            "{t}, ANY, ANY, {classes}, {smoothing}, {act}, {saved_is_input}, {any}, {each}, {threads}, {}",
+            "{t}, ANY, ANY, {}, {any}, {}, {saved_is_input}, (u32)ANY, {each}, {threads}, {}, ANY, 1",
+            rounded_classes(classes),
+            any_act(act_grad),
             features.div_ceil(threads)
         );
-        let numbers = vec![rows as u64, features as u64, u64::from(number)];
+        let numbers = vec![
+            rows as u64,
+            features as u64,
+            u64::from(scale_bits(dropout.get())),
+            smoothing.get().to_bits(),
+            classes as u64,
+            act_number(act_grad),
+        ];
         let spec = small("DenseCe", arguments, true).with_general(general, numbers);
         out.push(code(real, &format!("rows{each}x{threads}"), spec, 0, cost));
     }
@@ -150,27 +156,36 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
     out
 }
 
-fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: &str) -> Vec<CustomKernel> {
+/// The number of classes for which general members of `DenseCe` have registers: few different ones, with the same power
+/// of two above.
+const fn rounded_classes(classes: usize) -> usize {
+    if classes <= 8 { classes.next_power_of_two() } else { classes.next_multiple_of(4) }
+}
+
+fn softmax_grad(real: Real, rows: usize, classes: usize, smoothing: Scalar) -> Vec<CustomKernel> {
     let (t, width) = (real.cpp(), vec_width(real, classes));
     let any = if rows * (classes / width) > 100_000 { "LARGE" } else { "ANY" };
-    let spec = spec("SoftmaxCeGrad", format!("{t}, {rows}, {classes}, {smoothing}"))
-        .with_general(format!("{t}, {any}, ANY, {smoothing}, {width}"), vec![rows as u64, classes as u64]);
+    let spec = spec("SoftmaxCeGrad", format!("{t}, {rows}, {classes}, {}", cpp_bits(smoothing.get()))).with_general(
+        format!("{t}, {any}, ANY, {}, {width}", any_bits(smoothing.get())),
+        vec![rows as u64, classes as u64, smoothing.get().to_bits()],
+    );
     vec![code(real, "flat", spec, 0, LAUNCH_US + (2 * rows * classes * real.size()) as f64 / BYTES_PER_US)]
 }
 
 fn softmax_fused(real: Real, op: &ops::SoftmaxCeFused, most: usize) -> Vec<CustomKernel> {
     let ops::SoftmaxCeFused { rows, classes, smoothing, parts } = *op;
-    let (smoothing, lanes) = (cpp_bits(smoothing.get()), lanes(classes));
+    let (smoothing, lanes) = (smoothing.get(), lanes(classes));
     let bytes = (2 * rows * classes * real.size()) as f64;
     let type_of = |lanes: usize, threads: usize, blocks: usize| {
         let (t, held) = (real.cpp(), held_row(real, classes, lanes));
         let of = if parts == 1 { String::new() } else { format!(", {parts}") };
         let own = if parts == 1 { String::new() } else { format!(", {held}{of}") };
-        let arguments = format!("{t}, {rows}, {classes}, {smoothing}, {lanes}, {threads}, {blocks}{own}");
+        let bits = cpp_bits(smoothing);
+        let arguments = format!("{t}, {rows}, {classes}, {bits}, {lanes}, {threads}, {blocks}{own}");
         // A thread without a row adds nothing.
         let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
-        let general = format!("{t}, ANY, ANY, {smoothing}, {lanes}, {threads}, {any}, {held}{of}");
-        let numbers = vec![rows as u64, classes as u64, blocks as u64];
+        let general = format!("{t}, ANY, ANY, {}, {lanes}, {threads}, {any}, {held}{of}", any_bits(smoothing));
+        let numbers = vec![rows as u64, classes as u64, blocks as u64, smoothing.to_bits()];
         small("SoftmaxCeFused", arguments, false).with_general(general, numbers)
     };
     let threads = lanes.max(THREADS);
@@ -194,33 +209,41 @@ fn softmax_fused(real: Real, op: &ops::SoftmaxCeFused, most: usize) -> Vec<Custo
     out
 }
 
-/// The first arguments of the types for a function of an output and its target.
-fn point(func: PointFn, delta: Scalar) -> String {
+/// The first arguments of the types for a function of an output and its target, and of their general members.
+fn point(func: PointFn, delta: Scalar) -> [String; 2] {
     let name = match func {
         PointFn::BinaryCrossEntropy => "BINARY_CE",
         PointFn::L1 => "L1",
         PointFn::Huber => "HUBER",
     };
-    format!("{name}, {}, ", cpp_bits(delta.get()))
+    [cpp_bits(delta.get()), any_bits(delta.get())].map(|bits| format!("{name}, {bits}, "))
 }
 
 /// The types over flat arrays, which share their shape: a thread processes groups of 16 bytes, up to four in flight.
-/// `first` are the arguments before the usual ones.
-fn means(name: &'static str, first: &str, (real, len): (Real, usize), most: usize) -> Vec<CustomKernel> {
+/// `func` is the function of an output and its target, unless it is the square of their difference.
+fn means(
+    name: &'static str,
+    func: Option<(PointFn, Scalar)>,
+    (real, len): (Real, usize),
+    most: usize,
+) -> Vec<CustomKernel> {
+    let [own, any] = func.map(|(func, delta)| point(func, delta)).unwrap_or_default();
+    let delta = func.map(|(_, delta)| delta.get().to_bits());
     let groups = len * real.size() / 16;
     let blocks = groups.div_ceil(THREADS).clamp(1, most);
     let (is_gradient, is_fused) = (name.ends_with("Grad"), name.ends_with("Fused"));
     let arrays = if is_gradient || is_fused { 3 } else { 2 };
     // A fused loss on points also counts correct answers.
-    let sums = if is_fused && !first.is_empty() { 2 } else { 1 };
+    let sums = if is_fused && func.is_some() { 2 } else { 1 };
     let bytes = (arrays * len * real.size()) as f64;
     let type_of = |threads: usize, blocks: usize| {
         let t = real.cpp();
-        let spec = spec(name, format!("{first}{t}, {len}, {threads}, {blocks}"));
+        let spec = spec(name, format!("{own}{t}, {len}, {threads}, {blocks}"));
         let flight = groups.div_ceil(threads * blocks).clamp(1, 4);
         // A thread without elements adds nothing.
-        let (threads, any) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
-        spec.with_general(format!("{first}{t}, ANY, {threads}, {any}, {flight}"), vec![len as u64, blocks as u64])
+        let (threads, count) = if blocks == 1 { (threads.next_power_of_two(), "1") } else { (threads, "ANY") };
+        let numbers = [len as u64, blocks as u64].into_iter().chain(delta).collect();
+        spec.with_general(format!("{any}{t}, ANY, {threads}, {count}, {flight}"), numbers)
     };
     let mut out = Vec::new();
     if blocks > 1 || is_gradient {

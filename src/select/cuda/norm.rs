@@ -4,7 +4,7 @@ use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
 use crate::ops::{self, GradientPart, OpKind, Scalar};
-use crate::select::cuda::custom::{CustomKernel, cpp_act, cpp_bits, general};
+use crate::select::cuda::custom::{CustomKernel, act_number, any_act, cpp_act, cpp_bits, general};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -172,15 +172,15 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * LAUNCH_US + MERGE_US + shape.move_us(3))];
     let [first, second] = [eps, momentum].map(|constant| constant.get().to_bits());
-    let (v, act) = (shape.vector(), cpp_act(act));
-    let (numbers, any) = ([rows as u64, cols as u64, chunk as u64, first, second], format!("{ANY_BITS}, {ANY_BITS}"));
+    let (v, any) = (shape.vector(), format!("{ANY_BITS}, {ANY_BITS}, ANY"));
+    let numbers = [rows as u64, cols as u64, chunk as u64, first, second, act_number(act)];
     let merges = rounded(rows.div_ceil(chunk).div_ceil(threads / (tx * v)));
-    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {act}, {v}, {merges}");
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {v}, {merges}");
     out = out.into_iter().map(|kernel| general(kernel, arguments.clone(), &numbers)).collect();
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
         let ty = ("BatchNormSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
         let held = rounded(rows.div_ceil(threads / tx));
-        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {act}, {held}");
+        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}");
         out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out
@@ -195,12 +195,14 @@ fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> Custo
         4.. => 4,
         _ => 1,
     };
-    let (chunk, t, act) = (threads / tx * each, real.cpp(), cpp_act(act));
-    let ty =
-        ("BatchNormEval", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {act}", cpp_bits(eps.get())));
+    let (chunk, t, function) = (threads / tx * each, real.cpp(), act_number(act));
+    let ty = (
+        "BatchNormEval",
+        format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {}, {}", cpp_bits(eps.get()), cpp_act(act)),
+    );
     let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(2));
-    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {ANY_BITS}, {act}, {}", shape.vector());
-    general(kernel, arguments, &[rows as u64, cols as u64, chunk as u64, eps.get().to_bits()])
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {ANY_BITS}, ANY, {}", shape.vector());
+    general(kernel, arguments, &[rows as u64, cols as u64, chunk as u64, eps.get().to_bits(), function])
 }
 
 fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool) -> Vec<CustomKernel> {
@@ -211,13 +213,14 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * LAUNCH_US + MERGE_US + shape.move_us(2 * reads + 1);
-    let numbers = [rows as u64, cols as u64, chunk as u64];
-    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {last}, {}", shape.vector());
+    let numbers = [rows as u64, cols as u64, chunk as u64, act_number(act_grad)];
+    let any = format!("{}, {accumulate}", any_act(act_grad));
+    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {}", shape.vector());
     let mut out = vec![general(shape.code("chunks", ty, work_bytes, cost_us), arguments, &numbers)];
     if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
         let ty = ("BatchNormBwdSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
         let held = rounded(rows.div_ceil(threads / tx));
-        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {last}, {held}");
+        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}");
         out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out

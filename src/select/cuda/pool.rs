@@ -30,6 +30,9 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
 }
 
+/// Sizes, strides and paddings of windows for which general members are compiled, because most networks have them.
+const USUAL: [([usize; 2], [usize; 2], [usize; 2]); 2] = [([2, 2], [2, 2], [0, 0]), ([3, 3], [2, 2], [1, 1])];
+
 /// The size of a position in a window, in bytes.
 const fn index_bytes(g: &PoolGeometry) -> usize {
     if g.size[0] * g.size[1] > 256 { 2 } else { 1 }
@@ -61,8 +64,19 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
     let padded = ph > 0 || pw > 0 || (ho - 1) * sh + kh > h || (wo - 1) * sw + kw > w;
     let arguments = format!("{t}, {n}, {h}, {w}, {c}, {window}, {ho}, {wo}");
     let code = code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index);
-    let any = format!("{t}, ANY, ANY, ANY, ANY, {window}, ANY, ANY, {v}, {padded}");
-    vec![general(code, any, &[n, h, w, c, ho, wo].map(|n| n as u64))]
+    // Whether a pixel belongs to at most one window, which only gradients use.
+    let disjoint = name.ends_with("Bwd") && kh <= sh && kw <= sw && sh * sw <= 16 && !padded;
+    let is_usual = USUAL.contains(&(g.size, g.stride, g.padding));
+    let any_window = if is_usual { window } else { ["ANY"; 6].join(", ") };
+    let any =
+        format!("{t}, ANY, ANY, ANY, ANY, {any_window}, ANY, ANY, {v}, {padded}, {disjoint}, {}", index_bytes(g) > 1);
+    let parts = [kh, kw, sh, sw, ph, pw];
+    if parts.iter().any(|&part| part > usize::from(u16::MAX)) {
+        return vec![code];
+    }
+    let packed = |parts: &[usize]| parts.iter().rev().fold(0, |all, &part| all << 16 | part as u64);
+    let sizes = [n, h, w, c, ho, wo].map(|n| n as u64);
+    vec![general(code, any, &[&sizes[..], &[packed(&parts[..4]), packed(&parts[4..])]].concat())]
 }
 
 fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {
@@ -108,7 +122,14 @@ mod tests {
         assert_eq!(types, ["MaxPool<bf16, 2, 8, 9, 16, 2, 3, 1, 2, 0, 1, 7, 5>"]);
         assert_eq!(codes[0].tail, "bf16_vec8_v0");
         let general = codes[0].spec.clone().of(crate::select::Kernels::General);
-        assert_eq!(general.ty(), "MaxPool<bf16, ANY, ANY, ANY, ANY, 2, 3, 1, 2, 0, 1, ANY, ANY, 8, true>");
-        assert_eq!(general.numbers(), [2, 8, 9, 16, 7, 5]);
+        assert_eq!(
+            general.ty(),
+            "MaxPool<bf16, ANY, ANY, ANY, ANY, ANY, ANY, ANY, ANY, ANY, ANY, ANY, ANY, 8, true, false, false>"
+        );
+        let (window, padding) = (2 | 3 << 16 | 1 << 32 | 2 << 48, 1 << 16);
+        assert_eq!(general.numbers(), [2, 8, 9, 16, 7, 5, window, padding]);
+        let halves = PoolGeometry { size: [2, 2], stride: [2, 2], padding: [0, 0], ..geometry };
+        let codes = kernels(&OpKind::AvgPool(ops::AvgPool { geometry: halves }), Real::F32, &gpu);
+        assert!(codes[0].spec.clone().of(crate::select::Kernels::General).ty().contains(" 2, 2, 2, 2, 0, 0, "));
     }
 }

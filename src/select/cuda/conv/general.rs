@@ -2,6 +2,12 @@
 
 use super::*;
 use crate::select::cuda::custom::general;
+use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions};
+
+/// The number that holds strides, dilations and functions.
+const STEPS: usize = 10;
+/// Bits of each stride and dilation in it.
+const STEP_BITS: usize = 12;
 
 /// The splits of a sum as a template argument of a general member: whether there are several is compiled in.
 pub(super) const fn any_splits(splits: usize) -> &'static str {
@@ -12,8 +18,13 @@ impl Problem<'_> {
     /// The type of a geometry whose sizes are read: the widths of the copies of both factors, of stores, and of the
     /// second phase; `is_wide` if offsets need 64 bits.
     pub(super) fn any_geometry(&self, [a, b, stored, added]: [usize; 4], is_wide: bool) -> String {
-        let ConvGeometry { stride: [sh, sw], dilation: [dh, dw], .. } = self.g;
-        format!("ConvAny<{sh}, {sw}, {dh}, {dw}, {a}, {b}, {stored}, {added}, {is_wide}>")
+        let is_dense = self.g.stride == [1, 1] && self.g.dilation == [1, 1];
+        format!("ConvAny<{is_dense}, {a}, {b}, {stored}, {added}, {is_wide}>")
+    }
+
+    /// The type of the epilogue whose functions are read.
+    pub(super) fn any_end(&self) -> String {
+        any_epilogue(&self.epilogue, STEPS)
     }
 
     /// The geometry of the tiled product, with the widths that `ConvGeom` computes.
@@ -31,7 +42,7 @@ impl Problem<'_> {
             Kind::BackwardX => g.c,
             Kind::BackwardW => weights(g) / g.f,
         };
-        let is_aligned = line.is_multiple_of(4) || !self.has_bias && len >= 65_536;
+        let is_aligned = line.is_multiple_of(4) || !self.epilogue.bias && len >= 65_536;
         if splits > 1 && len.is_multiple_of(4) && is_aligned { 4 } else { 1 }
     }
 
@@ -42,16 +53,20 @@ impl Problem<'_> {
         x.max(y) + g.kernel[0] * g.dilation[0] * (g.w + g.wo) * g.c >= (1 << 31) - 4096
     }
 
-    /// A kernel with the general member of these template arguments, if the sizes of the window fit 16 bits.
+    /// A kernel with the general member of these template arguments, if the sizes of the window fit 16 bits, and its
+    /// strides and dilations 12 bits.
     pub(super) fn with_general(&self, kernel: CustomKernel, splits: usize, arguments: String) -> CustomKernel {
         let g = self.g;
         let parts = [g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]];
-        if parts.iter().any(|&part| part > usize::from(u16::MAX)) {
+        let steps = [g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]];
+        if parts.iter().any(|&part| part > usize::from(u16::MAX)) || steps.iter().any(|&step| step >> STEP_BITS > 0) {
             return kernel;
         }
+        let steps = steps.iter().rev().fold(0, |all, &step| all << STEP_BITS | step as u64);
         let window = parts.iter().rev().fold(0, |all, &part| all << 16 | part as u64);
         let [n, h, w, c, f] = [g.n, g.h, g.w, g.c, g.f].map(|size| size as u64);
         let numbers = [n, h, w, c, f, g.ho as u64, g.wo as u64, window, g.groups as u64, splits as u64];
+        let numbers = [&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat();
         general(kernel, arguments, &numbers)
     }
 }
@@ -95,7 +110,7 @@ mod tests {
         let found = kernels_of(geometry(7, 16, 1), Real::Bf16);
         let spec = found.iter().find(|spec| spec.template == "ConvGemm").unwrap();
         assert_eq!(spec.numbers()[..9], [7, 8, 9, 16, 16, 8, 9, 3 | 3 << 16 | 1 << 32 | 1 << 48, 1]);
-        assert!(spec.arguments.contains("ConvAny<1, 1, 1, 1, 8, 8, 4, "), "{}", spec.arguments);
+        assert!(spec.arguments.contains("ConvAny<true, 8, 8, 4, "), "{}", spec.arguments);
     }
 
     #[test]

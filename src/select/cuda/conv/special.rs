@@ -134,7 +134,7 @@ impl Problem<'_> {
                 format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
                 spec(
                     "ConvThinForward",
-                    format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", self.epilogue),
+                    format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", epilogue_type(&self.epilogue)),
                 ),
                 0,
                 LAUNCH_US + 1.5 + 1.15 * self.memory_us(),
@@ -169,7 +169,7 @@ impl Problem<'_> {
             tail: format!("{}_sliced_{}x{}_s{slices}_v0", self.real.name(), tile[0], tile[1]),
             spec: spec(
                 "ConvSliced",
-                format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], self.epilogue),
+                format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], epilogue_type(&self.epilogue)),
             ),
             work_bytes: 0,
             cost_us: LAUNCH_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),

@@ -1,11 +1,15 @@
 //! A product with what follows it, as arguments of its kernels.
 
 use crate::ops::{self, Gemm, OpKind, Trans};
-use crate::select::cuda::custom::{cpp_act, cpp_trans};
+use crate::select::cuda::custom::cpp_trans;
+use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions, epilogue_type};
 use crate::select::cuda::optimizer::RuleType;
 
 /// Bytes that all multiprocessors together read from L2 in a microsecond.
 pub const L2_BYTES_PER_US: f64 = 5.5e6;
+
+/// The number that holds the functions of an epilogue.
+const FUNCTIONS: usize = 4;
 
 /// The update of a weight by its gradient, as an epilogue.
 pub struct Stepping {
@@ -39,17 +43,27 @@ impl Product {
         moved as f64 / L2_BYTES_PER_US
     }
 
+    /// The numbers that general members read in addition to the splits: the sizes before them, the functions after
+    /// them, which the address of the constants of an update replaces.
+    pub fn numbers(&self, splits: usize) -> Vec<u64> {
+        let mut numbers = [self.gemm.m, self.gemm.n, self.gemm.k, splits].map(|len| len as u64).to_vec();
+        if self.stepping.is_none() {
+            numbers.push(epilogue_functions(&self.gemm.epilogue));
+        }
+        numbers
+    }
+
     /// The arguments of every type for its product; those of general members leave the sizes open.
     pub fn problem(&self, is_general: bool) -> String {
         let Gemm { m, n, k, trans, accumulate, epilogue: e, .. } = self.gemm;
         let trans = cpp_trans(trans);
-        let (act, act_grad) = (cpp_act(e.act), cpp_act(e.act_grad));
         let end = match &self.stepping {
             Some(Stepping { rule, grain, alone }) => {
                 let rule = if is_general { &rule.any } else { &rule.own };
                 format!("gemm::Stepping<{rule}, {grain}, {alone}>")
             }
-            None => format!("Epilogue<{}, {act}, {}, {act_grad}>", e.bias, e.save_z),
+            None if is_general => any_epilogue(&e, FUNCTIONS),
+            None => epilogue_type(&e),
         };
         let [m, n, k] = [m, n, k].map(|len| if is_general { "ANY".to_owned() } else { len.to_string() });
         format!("{m}, {n}, {k}, {trans}, {accumulate}, {end}")
