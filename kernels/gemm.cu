@@ -13,9 +13,9 @@
 // stored in rows. With SPLIT > 1 blocks divide k as well: phase 0 writes partial products [SPLIT, M, N] to `work`, and
 // phase 1 sums them in a fixed order and applies the epilogue. Results are deterministic: no atomics.
 //
-// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels, and number 4 holds the functions of an epilogue, or
-// the address of the constants of an update. Any M, N, K from 1 up. Asynchronous copies have 16, 8 or 4 bytes, as the
-// row length of a factor allows; rows of an odd number of 16-bit elements use plain loads.
+// M, N, K and SPLIT are the numbers 0 to 3 of the first two kernels, and number 4 holds the functions of an epilogue,
+// or the address of the constants of an update. Any M, N, K from 1 up. Asynchronous copies have 16, 8 or 4 bytes, as
+// the row length of a factor allows; rows of an odd number of 16-bit elements use plain loads.
 
 enum GemmTrans { GEMM_NN = 0, GEMM_NT = 1, GEMM_TN = 2 };
 
@@ -118,13 +118,14 @@ struct Tail<T, float, false, Stepping<Rule, GRAIN, ALONE>, V> {
         const i64 at = row * n + col;
         Vec<float, V> p = param, s0 = state[0], s1 = state[1];
         Vec<T, V> copy;
+        float change[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            const float g = product.v[i];
-            p.v[i] = rule.step(param.v[i], g, s0.v[i], s1.v[i]);
-            sum.count(p.v[i] - param.v[i], g);
+            p.v[i] = rule.step(param.v[i], product.v[i], s0.v[i], s1.v[i]);
+            change[i] = p.v[i] - param.v[i];
             copy.v[i] = narrow<T>(p.v[i]);
         }
+        sum.count_all(change, product.v);
         store<float, V>(a.at<float>(Rule::PARAM) + at, p);
         if constexpr (Rule::STATES > 0) store<float, V>(a.at<float>(Rule::STATE) + at, s0);
         if constexpr (Rule::STATES > 1) store<float, V>(a.at<float>(Rule::STATE + 1) + at, s1);

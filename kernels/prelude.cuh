@@ -730,6 +730,26 @@ struct UpdateSum {
     __device__ __forceinline__ void count(float change, float grad) {
         widen(__float_as_uint(fabsf(change))), add_norm(grad);
     }
+    // The same for several elements, with the second sum only if the first one overflows.
+    template <int V> __device__ __forceinline__ void count_all(const float (&change)[V], const float (&grad)[V]) {
+        const float before = up;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const float large = grad[i] * SQUARE_UP;
+            widen(__float_as_uint(fabsf(change[i]))), up += large * large;
+        }
+        if (!isinf(up)) return;
+        if (!isinf(before)) down = before * SQUARE_BETWEEN * SQUARE_BETWEEN;
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const float small = grad[i] * SQUARE_DOWN;
+            down += small * small;
+        }
+    }
+    // The second sum, from the first one if that is finite.
+    __device__ __forceinline__ float scaled_down() const {
+        return isinf(up) ? down : up * SQUARE_BETWEEN * SQUARE_BETWEEN;
+    }
     __device__ __forceinline__ void add(const UpdateSum& other) {
         widen(other.max), up += other.up, down += other.down;
     }
@@ -761,7 +781,7 @@ template <int LANES, class Down> DEV UpdateSum lanes_metric(u32 max, float up, c
     return sum;
 }
 template <int LANES = 32> DEV UpdateSum lanes_metric(const UpdateSum& m) {
-    return lanes_metric<LANES>(m.max, m.up, [&] { return m.down; });
+    return lanes_metric<LANES>(m.max, m.up, [&] { return m.scaled_down(); });
 }
 
 // The slots of an operation that computes a gradient and updates its parameter at once. They provide the slots of the

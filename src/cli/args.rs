@@ -1,6 +1,7 @@
 //! The command line as clap reads it: raw values, one struct a command, with examples in the help of each.
 
 use super::choices::{CpuThreads, Device, Format};
+use super::doctor_args::DoctorArgs;
 use super::functions::FunctionsArgs;
 use super::generate_args::GenerateArgs;
 use super::numbers;
@@ -353,6 +354,9 @@ pub struct BenchArgs {
     /// Only measure N changes of one size of the network, each until the first replayed step
     #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], value_parser = numbers::positive)]
     pub edits: Option<u64>,
+    /// Only train one step of each network in one process, one network after another, and time each until that step
+    #[arg(long, conflicts_with_all = ["tune", "graph", "per_op", "edits"])]
+    pub in_turn: bool,
     /// Print the results as JSON: one object, or a list for several presets
     #[arg(long)]
     pub json: bool,
@@ -391,25 +395,6 @@ pub struct PresetsArgs {
     /// List as JSON
     #[arg(long)]
     pub json: bool,
-}
-
-/// Report devices, libraries found and missing, and how to get them
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  stepgraph doctor
-  stepgraph doctor --json
-  stepgraph doctor --clear-cache
-  stepgraph doctor --cache-limit 256")]
-pub struct DoctorArgs {
-    /// Print the report as one JSON object
-    #[arg(long)]
-    pub json: bool,
-    /// Remove all compiled GPU kernels from the cache first
-    #[arg(long)]
-    pub clear_cache: bool,
-    /// The limit of the cache of compiled GPU kernels, in MiB, from now on; 0 keeps none
-    #[arg(long, value_name = "MIB")]
-    pub cache_limit: Option<u32>,
 }
 
 /// Print a completion script for a shell

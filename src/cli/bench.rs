@@ -11,7 +11,7 @@
 //! is the sum over its operations; on a GPU, operations that are fused horizontally share one launch.
 
 use super::args::BenchArgs;
-use super::bench_edits::Edits;
+use super::bench_edits::{Edits, InTurn};
 use super::bench_kinds::Kinds;
 use super::bench_steps::{Bench, before_change};
 use super::ceilings::Limits;
@@ -135,6 +135,10 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let graph = places.writes("the graph", Kind::Graph, args.graph.as_deref())?;
     let first = device::threads(args.cpu.threads, &loaded[0].model);
     let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
+    if args.in_turn {
+        let report = InTurn::measure(&loaded, args, &chosen)?;
+        return if args.json { output::print_json(&report) } else { output::print(&report.text()) };
+    }
     if let Some(count) = args.edits {
         return run_edits(args, &loaded, &chosen, count);
     }

@@ -1,5 +1,7 @@
 //! `stepgraph bench --edits`: the time from a change of one size of a network to its first replayed step.
 //!
+//! `--in-turn` times several networks one after another instead.
+//!
 //! The preset trains first, so that everything that the changes share exists. Each change makes one size of the
 //! preceding network slightly larger, so that this network is new: it is checked, compiled and recorded, and runs one
 //! step on the preset's data, or on one random batch if the preset names no data. With general kernels, those for small
@@ -105,6 +107,70 @@ impl Edits {
             let stages = stages.collect::<Vec<_>>().join(", ");
             let Edit { place, from, to, .. } = slowest;
             out.push_str(&format!("  slowest: {place} from {from} to {to}: {stages}\n"));
+        }
+        out
+    }
+}
+
+/// What `--json` prints for networks that follow one another in one process.
+#[derive(Serialize)]
+pub struct InTurn {
+    device: String,
+    /// From a network to its first replayed step, in microseconds, without the first network.
+    ready_us: Distribution,
+    worst_us: f64,
+    networks: Vec<Network>,
+}
+
+/// One of them.
+#[derive(Serialize)]
+struct Network {
+    preset: String,
+    us: f64,
+    /// The stages of the preparation of the step.
+    ready: ReadyTimes,
+}
+
+impl InTurn {
+    /// Runs one step of each network.
+    ///
+    /// # Errors
+    /// If a step cannot be made.
+    pub fn measure(loaded: &[Loaded], args: &BenchArgs, (target, device): &(Target, String)) -> anyhow::Result<Self> {
+        let mut last: Option<Session> = None;
+        let mut networks = Vec::with_capacity(loaded.len());
+        for found in loaded {
+            let started = Instant::now();
+            drop(last.take());
+            let dropped = started.elapsed().as_secs_f64() * 1e6;
+            let (session, took) = first_step(found, args, target, found.preset.clone())?;
+            let ready = session.ready_times().clone();
+            networks.push(Network { preset: found.preset.name.clone(), us: dropped + took, ready });
+            last = Some(session);
+        }
+        let mut times: Vec<f64> = networks.iter().skip(1).map(|network| network.us).collect();
+        let ready_us = Distribution::of(&mut times);
+        let worst_us = times.last().copied().unwrap_or_default();
+        Ok(Self { device: device.clone(), ready_us, worst_us, networks })
+    }
+
+    /// As text, for people: the distribution, and the slowest networks with their longest stages.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let [median, p90, worst] = [self.ready_us.median, self.ready_us.p90, self.worst_us].map(output::micros);
+        let count = output::counted(self.networks.len().saturating_sub(1) as u64, "network");
+        let first = self.networks.first().map_or_else(String::new, |first| output::micros(first.us));
+        let mut out = format!(
+            "{first} until the first replayed step of the first network; {count} after it: median {median}, p90 {p90}, \
+             worst {worst}\n"
+        );
+        let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
+        slowest.sort_by(|a, b| b.us.total_cmp(&a.us));
+        for Network { preset, us, ready } in slowest.into_iter().take(3) {
+            let stages = ready.longest();
+            let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
+            let stages = stages.collect::<Vec<_>>().join(", ");
+            out.push_str(&format!("  {preset}: {}: {stages}\n", output::micros(*us)));
         }
         out
     }

@@ -1,6 +1,7 @@
 //! `stepgraph doctor`: what this machine offers, what is missing, and how to get it.
 
-use super::args::DoctorArgs;
+use super::compile_kernels;
+use super::doctor_args::DoctorArgs;
 use super::error;
 use super::output;
 use crate::exec::available_bytes;
@@ -63,6 +64,9 @@ struct Folder {
 /// # Errors
 /// If standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    if let Some(precision) = args.compile_kernels {
+        compile_kernels::run(precision)?;
+    }
     let cache = kernel_cache(args)?;
     let report = examine(cache);
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }

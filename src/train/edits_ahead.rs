@@ -7,9 +7,6 @@ use crate::compile::{Options, compile};
 use crate::exec::cuda::{compile_ahead, gpu};
 use crate::model::{Preset, Sizes, check};
 use crate::select::Target;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::Builder;
 
 /// The amounts by which sizes grow: vectors have up to eight elements, and tiles depend on the order of magnitude.
 const GROWN_BY: [u64; 5] = [1, 2, 3, 4, 8];
@@ -46,35 +43,4 @@ pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -
         }
     }
     count
-}
-
-/// A thread that compiles kernels for changes of a network. When this is dropped, it ends after its current kernel.
-pub struct EditsAhead {
-    goes_on: Arc<AtomicBool>,
-}
-
-impl EditsAhead {
-    /// Starts the thread if the machine's kernels are general.
-    pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
-        let machine = machine.filter(|machine| machine.kernels.are_general())?.clone();
-        let goes_on = Arc::new(AtomicBool::new(true));
-        let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
-        let work = move || {
-            let count = compile_for_edits(&preset, &machine, || running.load(Ordering::Relaxed));
-            log::debug!("{count} kernels were compiled for changes of sizes");
-        };
-        match Builder::new().name("edits-ahead".into()).spawn(work) {
-            Ok(_) => Some(Self { goes_on }),
-            Err(error) => {
-                log::warn!("a thread that compiles for changes of sizes could not be started: {error}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for EditsAhead {
-    fn drop(&mut self) {
-        self.goes_on.store(false, Ordering::Relaxed);
-    }
 }

@@ -4,7 +4,7 @@
 //! not fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays
 //! a step.
 
-use super::edits_ahead::EditsAhead;
+use super::kernels_ahead::KernelsAhead;
 use super::pen::Pen;
 use super::schedule::Schedule;
 use super::{
@@ -188,7 +188,7 @@ fn run(spec: &SessionSpec, mut link: Link) {
             link.send(prepared);
             link.send(Event::Recordings(Box::new(session.recordings_seen())));
             link.send(Event::State(RunState::Ready));
-            let _ahead = EditsAhead::start(&spec.preset, spec.machine.as_ref());
+            let _ahead = KernelsAhead::start(&spec.preset, spec.machine.as_ref());
             let (schedule, pen) = Default::default();
             let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen };
             service.serve();

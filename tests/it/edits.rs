@@ -1,13 +1,14 @@
 //! How many kernels must be compiled after changes of a network's sizes, by plans for a GPU.
 
 use crate::nets::RULES;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use stepgraph::compile::{CpuOnly, Options, compile};
-use stepgraph::model::{BUNDLED, Preset, Sizes, check, read_preset};
+use stepgraph::exec::cuda::KernelSource;
+use stepgraph::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use stepgraph::ops::{Epilogue, OpKind};
 use stepgraph::select::cuda::{KernelSpec, Real, Route, custom_kernels, epilogue_ops, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target, Variant};
-use stepgraph::train::after_small_edits;
+use stepgraph::train::{CommonKernels, after_small_edits};
 
 /// The kernels of a network's training step on an H200, including the passes after products of libraries.
 fn kernels_of(preset: &Preset) -> Vec<KernelSpec> {
@@ -111,6 +112,24 @@ fn after_changes_of_a_size_few_general_kernels_must_be_compiled() {
     }
     out.push_str(&format!("all: {} specialised, {} general\n", sums[0], sums[1]));
     compare("edits.txt", &out);
+}
+
+/// The kernels that random networks need also serve networks of another origin: those that are bundled.
+#[test]
+fn most_networks_need_few_kernels_that_are_not_common() {
+    let mut common = CommonKernels::new(Target::h200().with_kernels(Kernels::General), Precision::F32);
+    let known: HashSet<KernelSource> = (0..8).flat_map(|group| common.of_group(group)).collect();
+    let mut out = format!("{} common kernels of 2,000 random networks\n", known.len());
+    let mut sums = [0, 0];
+    for preset in networks() {
+        let wanted = common.kernels_of(&Preset { precision: Precision::F32, ..preset.clone() }, true);
+        let others = wanted.difference(&known).count();
+        out.push_str(&format!("{}: {others} of {} are not among them\n", preset.name, wanted.len()));
+        sums = [sums[0] + others, sums[1] + wanted.len()];
+    }
+    out.push_str(&format!("all: {} of {} are not among them\n", sums[0], sums[1]));
+    assert!(10 * sums[0] < sums[1], "{out}");
+    compare("common_kernels.txt", &out);
 }
 
 /// The constants of an optimizer are read from memory, as sizes are from arguments.

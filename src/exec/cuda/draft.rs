@@ -4,6 +4,7 @@ use super::crew::share_work;
 use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
+use super::feed_memory::any_feeds;
 use super::libraries::LtRequest;
 use super::source::KernelSource;
 use crate::compile::Compiled;
@@ -125,6 +126,26 @@ fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecErr
     };
     let kernel = custom_kernel(&op.kind, compiled, op, Some(number)).map_err(fail)?;
     Ok(Drafts { calls: vec![Draft::Kernel(Arc::new(kernel.spec))], stood_in })
+}
+
+/// The kernels for any size that a plan needs, without a device: those that it chose, those that follow the products of
+/// libraries if these compute no epilogue, and the feeds of its type.
+#[must_use]
+pub fn kernels_for_any_size(compiled: &Compiled) -> Vec<KernelSource> {
+    let program = &compiled.plan.program;
+    let mut found = any_feeds(program.value(program.samples()).dtype);
+    for (op, choice) in program.ops.iter().zip(&compiled.selection.choices) {
+        let kernels: Vec<_> = match choice.variant {
+            Variant::Cuda(cuda::Route::Own(number)) => vec![custom_kernel(&op.kind, compiled, op, Some(number))],
+            _ => {
+                let passes = cuda::epilogue_ops(&op.kind, Epilogue::default());
+                passes.iter().map(|(kind, _)| custom_kernel(kind, compiled, op, None)).collect()
+            }
+        };
+        found.extend(kernels.into_iter().flatten().map(|kernel| KernelSource::from(kernel.spec)));
+    }
+    found.retain(KernelSource::is_for_any_size);
+    found
 }
 
 /// A library's product with the passes that follow it.

@@ -222,13 +222,34 @@ fn feed_kernel(ops: &BoundOps, rows: &HeldRows, watched: usize, (left, is_last):
     } else {
         1
     };
-    let order = if count == 0 { "0" } else { "ANY" };
-    let any =
-        format!("{sample}, ANY, {stored_target}, {target}, ANY, ANY, {order}, ANY, ANY, {RING}, {is_last}, {width}");
+    let any = any_feed([sample, stored_target, target], count > 0, is_last, width);
     let halves = |low: usize, high: usize| low as u64 | (high as u64) << 32;
     let numbers = vec![halves(sample_len, target_len), halves(batch, count), halves(watched, left as usize)];
     KernelSpec::new(KernelFile::Feed, "Feed", format!("{samples}, {watched}, {left}, {RING}, {is_last}"))
         .with_general(any, numbers)
+}
+
+/// The template's arguments of a general member: the types of samples, of targets in the data set and of targets in the
+/// step, whether the data are shuffled, whether it is the last feed of a launch, and the width of its accesses.
+fn any_feed([sample, stored, target]: [&str; 3], is_shuffled: bool, is_last: bool, width: usize) -> String {
+    let order = if is_shuffled { "ANY" } else { "0" };
+    format!("{sample}, ANY, {stored}, {target}, ANY, ANY, {order}, ANY, ANY, {RING}, {is_last}, {width}")
+}
+
+/// The general feeds of steps with samples of this type.
+pub(super) fn any_feeds(sample: DType) -> Vec<KernelSource> {
+    let Some(sample) = cpp(sample) else { return Vec::new() };
+    let mut found = Vec::new();
+    for types in [[sample, "int", "int"], [sample, "float", sample]] {
+        for (is_shuffled, is_last) in [(false, false), (false, true), (true, false), (true, true)] {
+            for width in [1, 2, 4] {
+                let any = any_feed(types, is_shuffled, is_last, width);
+                let spec = KernelSpec::new(KernelFile::Feed, "Feed", String::new()).with_general(any, Vec::new());
+                found.push(spec.of(Kernels::General).into());
+            }
+        }
+    }
+    found
 }
 
 /// Sets the number of blocks for general members among a feed's kernels, each of which has one phase.

@@ -172,13 +172,19 @@ impl Gpu {
 
     /// Compiles the kernels that are neither loaded nor on the disk, and writes them to the disk, `threads` at a time,
     /// as long as `goes_on`. Returns the number of kernels.
-    pub(super) fn compile_ahead(
-        &self,
-        sources: &[KernelSource],
-        threads: usize,
-        goes_on: impl Fn() -> bool + Sync,
-    ) -> usize {
+    pub fn compile_ahead(&self, sources: &[KernelSource], threads: usize, goes_on: impl Fn() -> bool + Sync) -> usize {
         self.kernels.compile_ahead(self.arch(), sources, threads, goes_on)
+    }
+
+    /// Whether a note with this text was left in the cache folder for this GPU, compiler and version of the kernels.
+    #[must_use]
+    pub fn has_note(&self, what: &str) -> bool {
+        KernelStore::has_note(self.arch(), what)
+    }
+
+    /// Leaves a note in the cache folder. If it cannot be written, there is none.
+    pub fn leave_note(&self, what: &str) {
+        KernelStore::leave_note(self.arch(), what);
     }
 
     /// The kernel of one source.

@@ -6,12 +6,12 @@ use super::compiler::{Arch, compile_source, compiler_and_options};
 use super::crew::share_work;
 use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
-use super::source::{KernelSource, META_LEN};
+use super::source::{KernelSource, META_LEN, source_hash};
 use cudarc::driver::{result, sys};
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// One phase of an operation: a kernel with its geometry.
 #[derive(Clone, Copy)]
@@ -180,7 +180,7 @@ impl KernelStore {
         let mut missing: Vec<_> = keyed.filter(|(key, _)| !cache.seems_to_hold(key)).collect();
         missing.sort_by_cached_key(|(_, source)| (!source.is_slow_to_compile(), source.entry_name(0)));
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        let (most, _) = crew_for(missing.len(), missing.len());
+        let (most, _) = crew_for(missing.len(), missing.len(), self.idle().len());
         let work = || {
             let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
             while goes_on() {
@@ -199,6 +199,24 @@ impl KernelStore {
         count.into_inner()
     }
 
+    /// Whether the disk has a note that was left with the same compiler and kernels.
+    pub(super) fn has_note(arch: Arch, what: &str) -> bool {
+        let found = KernelCache::of_user().zip(note_key(arch, what)).and_then(|(cache, key)| cache.get(&key));
+        found.is_some()
+    }
+
+    /// Leaves a note on the disk, which is removed like a kernel that is not used.
+    pub(super) fn leave_note(arch: Arch, what: &str) {
+        if let Some((cache, key)) = KernelCache::of_user().zip(note_key(arch, what)) {
+            cache.keep(&key, b"noted");
+        }
+    }
+
+    /// The processes that wait for the next source.
+    fn idle(&self) -> MutexGuard<'_, Vec<Compiler>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Kernels from the disk or from the compiler, on an appropriate number of threads.
     fn load_all(&self, arch: Arch, wanted: &[&KernelSource]) -> Vec<Loading> {
         let cache = KernelCache::of_user();
@@ -208,7 +226,7 @@ impl KernelStore {
         let compiled: Mutex<Vec<(usize, Result<Machine, CudaError>)>> = Mutex::default();
         let is_cached = |key: &&String| cache.as_ref().is_some_and(|cache| cache.seems_to_hold(key));
         let uncached = wanted.len() - keys.iter().filter(is_cached).count();
-        let (threads, several) = crew_for(wanted.len(), uncached);
+        let (threads, several) = crew_for(wanted.len(), uncached, self.idle().len());
         let work = || {
             let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: several, worker: None };
             loop {
@@ -230,6 +248,11 @@ impl KernelStore {
         };
         compiled.into_iter().map(load).collect()
     }
+}
+
+/// The key of a note in the cache; `None` if there is no compiler.
+fn note_key(arch: Arch, what: &str) -> Option<String> {
+    compiler_and_options(arch).ok().map(|compiler| format!("{compiler}{:016x}\nnote: {what}\n", source_hash()))
 }
 
 /// The key of a source's machine code in the cache.
@@ -265,7 +288,7 @@ impl Crew<'_> {
     fn compiled(&mut self, key: &str, source: &KernelSource) -> Result<Vec<u8>, CudaError> {
         let started = std::time::Instant::now();
         if self.has_workers && self.worker.is_none() {
-            let idle = self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            let idle = self.store.idle().pop();
             self.worker = Some(idle.map_or_else(Compiler::start, Ok));
         }
         let code = compile(&mut self.worker, &source.text(), self.arch)?;
@@ -294,7 +317,7 @@ impl Crew<'_> {
 impl Drop for Crew<'_> {
     fn drop(&mut self) {
         if let Some(Ok(worker)) = self.worker.take() {
-            self.store.idle.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+            self.store.idle().push(worker);
         }
     }
 }

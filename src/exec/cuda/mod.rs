@@ -112,6 +112,7 @@ pub use bound_ops::{compile_ahead, compile_for, prefetch};
 pub use ceilings::GpuCeilings;
 pub use compile_workers::{compile_for_another, may_start_compilers};
 pub use compiler::{Arch, compile_source};
+pub use draft::kernels_for_any_size;
 pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};

@@ -2,7 +2,7 @@
 //! share a launch.
 
 use super::plant;
-use crate::select::cuda::{KernelFile, KernelSpec};
+use crate::select::cuda::{KernelFamily, KernelFile, KernelSpec};
 use crate::tensor::Fnv;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -128,6 +128,12 @@ impl KernelSource {
         format!("{}_{phase}", self.members.iter().map(|spec| spec.template).collect::<Vec<_>>().join("_and_"))
     }
 
+    /// The C++ types of its members.
+    #[must_use]
+    pub fn types(&self) -> String {
+        self.members.iter().map(KernelSpec::ty).collect::<Vec<_>>().join(" and ")
+    }
+
     /// Whether it takes longer to compile than most others; convolutions do.
     pub(super) fn is_slow_to_compile(&self) -> bool {
         self.members.iter().any(|spec| spec.file == KernelFile::Conv)
@@ -136,6 +142,14 @@ impl KernelSource {
     /// Whether it is a general member of its family.
     pub(super) fn is_general(&self) -> bool {
         self.members.iter().any(KernelSpec::is_general)
+    }
+
+    /// Whether its machine code works for every size of its operations.
+    pub(super) fn is_for_any_size(&self) -> bool {
+        let has_no_size = |spec: &KernelSpec| {
+            KernelFamily::of(spec.template).is_some_and(|family| family.fixed.starts_with("nothing"))
+        };
+        self.members.iter().all(|spec| spec.is_general() || has_no_size(spec))
     }
 
     /// Whether graphs that do not hold it launch it: it clears memory for libraries.

@@ -395,7 +395,7 @@ impl Way {
         let general = format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true));
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
-        let constants = product.stepping.as_ref().map_or_else(Vec::new, |stepping| stepping.rule.words.clone());
+        let constants = product.constants().to_vec();
         CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
             spec: spec

@@ -43,14 +43,19 @@ impl Product {
         moved as f64 / L2_BYTES_PER_US
     }
 
-    /// The numbers that general members read in addition to the splits: the sizes before them, the functions after
-    /// them, which the address of the constants of an update replaces.
+    /// The numbers that general members read, before the address of the constants of an update: the sizes, and the
+    /// functions of the epilogue if there are no such constants.
     pub fn numbers(&self, splits: usize) -> Vec<u64> {
         let mut numbers = [self.gemm.m, self.gemm.n, self.gemm.k, splits].map(|len| len as u64).to_vec();
-        if self.stepping.is_none() {
+        if self.constants().is_empty() {
             numbers.push(epilogue_functions(&self.gemm.epilogue));
         }
         numbers
+    }
+
+    /// The constants of an update that general members read, as a table.
+    pub fn constants(&self) -> &[u32] {
+        self.stepping.as_ref().map_or(&[], |stepping| &stepping.rule.words)
     }
 
     /// The arguments of every type for its product; those of general members leave the sizes open.

@@ -1,0 +1,46 @@
+//! A thread that compiles kernels before they are needed, while a run is open.
+
+use super::common_kernels::compile_common;
+use super::edits_ahead::compile_for_edits;
+use crate::model::Preset;
+use crate::select::Target;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::Builder;
+
+/// Compiles kernels for changes of a network, then those that many networks need. When this is dropped, the thread ends
+/// after its current kernels.
+pub struct KernelsAhead {
+    goes_on: Arc<AtomicBool>,
+}
+
+impl KernelsAhead {
+    /// Starts the thread if the machine's kernels are general.
+    pub fn start(preset: &Preset, machine: Option<&Target>) -> Option<Self> {
+        let machine = machine.filter(|machine| machine.kernels.are_general())?.clone();
+        let goes_on = Arc::new(AtomicBool::new(true));
+        let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
+        let work = move || {
+            let goes_on = || running.load(Ordering::Relaxed);
+            let count = compile_for_edits(&preset, &machine, goes_on);
+            log::debug!("{count} kernels were compiled for changes of sizes");
+            // Most processors stay free for the run and for the user.
+            let threads = std::thread::available_parallelism().map_or(1, |count| (count.get() / 4).max(1));
+            let count = compile_common(&machine, preset.precision, threads, goes_on, |_, _| {});
+            log::debug!("{count} kernels that many networks need were compiled");
+        };
+        match Builder::new().name("kernels-ahead".into()).spawn(work) {
+            Ok(_) => Some(Self { goes_on }),
+            Err(error) => {
+                log::warn!("a thread that compiles kernels in advance could not be started: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for KernelsAhead {
+    fn drop(&mut self) {
+        self.goes_on.store(false, Ordering::Relaxed);
+    }
+}
