@@ -1,12 +1,28 @@
 //! A thread that compiles kernels before they are needed, while a run is open.
 
-use super::common_kernels::compile_common;
+use super::common_kernels::{KERNEL_GROUPS, compile_common};
 use super::edits_ahead::compile_for_edits;
 use crate::model::Preset;
 use crate::select::Target;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::Builder;
+
+/// Groups of networks whose kernels are compiled, and one more, while this process compiles them; otherwise 0.
+static GROUPS: AtomicU64 = AtomicU64::new(0);
+/// Whether the user has stopped it, until the process ends.
+static IS_STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// The share of the kernels that many networks need that are compiled, from 0 to 1, while this process compiles them.
+#[must_use]
+pub fn kernels_ahead_share() -> Option<f32> {
+    GROUPS.load(Ordering::Relaxed).checked_sub(1).map(|groups| groups as f32 / KERNEL_GROUPS as f32)
+}
+
+/// Compiles no more kernels that many networks need in this process.
+pub fn stop_kernels_ahead() {
+    IS_STOPPED.store(true, Ordering::Relaxed);
+}
 
 /// Compiles kernels for changes of a network, then those that many networks need. When this is dropped, the thread ends
 /// after its current kernels.
@@ -26,7 +42,10 @@ impl KernelsAhead {
             log::debug!("{count} kernels were compiled for changes of sizes");
             // Most processors stay free for the run and for the user.
             let threads = std::thread::available_parallelism().map_or(1, |count| (count.get() / 4).max(1));
-            let count = compile_common(&machine, preset.precision, threads, goes_on, |_, _| {});
+            let goes_on = || goes_on() && !IS_STOPPED.load(Ordering::Relaxed);
+            let report = |groups: u64, _: usize| GROUPS.store(groups + 1, Ordering::Relaxed);
+            let count = compile_common(&machine, preset.precision, threads, goes_on, report);
+            GROUPS.store(0, Ordering::Relaxed);
             log::debug!("{count} kernels that many networks need were compiled");
         };
         match Builder::new().name("kernels-ahead".into()).spawn(work) {

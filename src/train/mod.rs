@@ -98,6 +98,7 @@ pub(crate) use forecast::{SeriesUnits, columns as series_columns};
 pub use generate::{GenerateError, Generated, Generation, GenerationEnd, Writing, perplexity, vocabulary_of};
 pub use gpu_times::{gpu_times, known_gpu_times};
 pub use inside::{AttentionMap, HiddenStates, Inside, Insight, PositionAnswer};
+pub use kernels_ahead::{kernels_ahead_share, stop_kernels_ahead};
 pub use memory_needs::{Need, Needs, Shortage, needs};
 pub use messages::{Command, Event, RunState};
 pub use names::Names;

@@ -30,8 +30,11 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
 }
 
-/// Sizes, strides and paddings of windows for which general members are compiled, because most networks have them.
-const USUAL: [([usize; 2], [usize; 2], [usize; 2]); 2] = [([2, 2], [2, 2], [0, 0]), ([3, 3], [2, 2], [1, 1])];
+/// The size, stride and padding of a window.
+type Window = ([usize; 2], [usize; 2], [usize; 2]);
+
+/// Windows for which general members are compiled, because most networks have them, and whether only maxima do.
+const USUAL: [(Window, bool); 2] = [(([2, 2], [2, 2], [0, 0]), false), (([3, 3], [2, 2], [1, 1]), true)];
 
 /// The size of a position in a window, in bytes.
 const fn index_bytes(g: &PoolGeometry) -> usize {
@@ -66,7 +69,9 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
     let code = code(real, c, (name, arguments), (inputs + outputs) * real.size() + outputs * index);
     // Whether a pixel belongs to at most one window, which only gradients use.
     let disjoint = name.ends_with("Bwd") && kh <= sh && kw <= sw && sh * sw <= 16 && !padded;
-    let is_usual = USUAL.contains(&(g.size, g.stride, g.padding));
+    let is_maximum = name.starts_with("Max");
+    let is_usual =
+        USUAL.iter().any(|(usual, of_maxima)| *usual == (g.size, g.stride, g.padding) && (is_maximum || !of_maxima));
     let any_window = if is_usual { window } else { ["ANY"; 6].join(", ") };
     let any =
         format!("{t}, ANY, ANY, ANY, ANY, {any_window}, ANY, ANY, {v}, {padded}, {disjoint}, {}", index_bytes(g) > 1);

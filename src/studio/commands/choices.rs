@@ -71,6 +71,8 @@ pub enum JobKind {
     /// Timing the run's steps eagerly and replayed.
     Timing,
     Capsule,
+    /// Compiling kernels that later networks need.
+    Kernels,
     /// Writing a kept run to a file, or reading what it needs to continue.
     Runs,
     Files,
@@ -80,7 +82,7 @@ impl JobKind {
     /// The time after which a job is shown: shorter jobs would only flicker.
     pub const fn delay(self) -> Duration {
         match self {
-            Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Runs | Self::Files => {
+            Self::Compile | Self::Data | Self::Recording | Self::Values | Self::Kernels | Self::Runs | Self::Files => {
                 Duration::from_millis(300)
             }
             _ => Duration::ZERO,

@@ -26,11 +26,13 @@ impl Jobs {
         self.shown = running.into_iter().filter(is_due).collect();
     }
 
-    /// Time until the window should be drawn again for their sake; `None` if no job runs.
+    /// Time until the window should be drawn again for their sake; `None` if no job runs. Kernels are compiled for
+    /// minutes while nobody waits for them.
     #[must_use]
     pub fn until_next(&self) -> Option<Duration> {
-        const EVERY: Duration = Duration::from_millis(100);
-        (!self.since.is_empty()).then_some(EVERY)
+        let is_slow = self.since.iter().all(|(kind, _)| *kind == JobKind::Kernels);
+        let every = Duration::from_millis(if is_slow { 1_000 } else { 100 });
+        (!self.since.is_empty()).then_some(every)
     }
 }
 
@@ -53,6 +55,8 @@ mod tests {
         jobs.follow(Vec::new(), begun + Duration::from_millis(500));
         jobs.follow(vec![job(JobKind::Compile)], begun + Duration::from_millis(600));
         assert!(jobs.shown.is_empty());
+        jobs.follow(vec![job(JobKind::Kernels)], begun + Duration::from_millis(650));
+        assert_eq!(jobs.until_next(), Some(Duration::from_secs(1)));
         jobs.follow(Vec::new(), begun + Duration::from_millis(700));
         assert!(jobs.until_next().is_none());
     }

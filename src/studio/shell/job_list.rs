@@ -8,6 +8,7 @@ use crate::studio::jobs::measurements::Finding;
 use crate::studio::shell::state::Studio;
 use crate::studio::view_models::format;
 use crate::studio::view_models::job::Job;
+use crate::train::{kernels_ahead_share, stop_kernels_ahead};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
@@ -47,6 +48,8 @@ impl Studio {
             add(service.is_busy(), K::Capsule, &step, None);
             add(service.is_writing(), K::Runs, "Read or write a run", None);
         }
+        let share = kernels_ahead_share();
+        add(share.is_some(), K::Kernels, "Compile kernels for later networks", share);
         out
     }
 
@@ -62,6 +65,7 @@ impl Studio {
             JobKind::Capsule => {
                 self.runs.service.iter().for_each(crate::studio::run::kept::service::RunService::cancel)
             }
+            JobKind::Kernels => stop_kernels_ahead(),
             JobKind::Timing | JobKind::Runs | JobKind::Files => {}
         }
         self.follow_jobs();
