@@ -16,44 +16,77 @@ enum Cell { CELL_TANH = 0, CELL_RELU = 1, CELL_GRU = 2, CELL_LSTM = 3 };
 // of a unit of a sample, or the gradients of both.
 struct Carried { float state, inner; };
 
+// Samples, positions and units of a layer: constants, or the numbers 0 to 2. The flags of a `Walk` are constants with
+// them, or the lowest bits of number 3.
+template <int BATCH, int LEN, int UNITS, bool REVERSE, bool BOTH, bool LAST> struct WalkSizes {
+    static constexpr int batch = BATCH, len = LEN, units = UNITS;
+    static constexpr bool reverse = REVERSE, both = BOTH, last = LAST;
+    __device__ __forceinline__ constexpr explicit WalkSizes(const Args&) {}
+};
+template <bool REVERSE, bool BOTH, bool LAST>
+struct WalkSizes<(int)ANY, (int)ANY, (int)ANY, REVERSE, BOTH, LAST> {
+    int batch, len, units;
+    bool reverse, both, last;
+    __device__ __forceinline__ explicit WalkSizes(const Args& a)
+        : batch((int)Number<ANY, 0>(a)), len((int)Number<ANY, 1>(a)), units((int)Number<ANY, 2>(a)) {
+        const i64 flags = Number<ANY, 3>(a);
+        reverse = flags & 1, both = flags & 2, last = flags & 4;
+    }
+};
+
+#define STEP __device__ __forceinline__
+
 // One direction of a layer. Rows of the input are [BATCH, LEN]; BOTH: the layer is bidirectional, and the outputs of
 // both directions are concatenated; LAST: the output is only the final state. Everything is computed in floats; T is
-// the type in memory.
-template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, bool BOTH, bool LAST> struct Walk {
+// the type in memory. Sums of two products state which one is rounded before the sum.
+template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, bool BOTH, bool LAST>
+struct Walk : WalkSizes<BATCH_, LEN_, UNITS_, REVERSE, BOTH, LAST> {
     using T = T_;
+    using Sizes = WalkSizes<BATCH_, LEN_, UNITS_, REVERSE, BOTH, LAST>;
+    using Sizes::both;
+    using Sizes::last;
+    using Sizes::len;
+    using Sizes::reverse;
+    using Sizes::Sizes;
+    using Sizes::units;
+    // The sizes that the kernel is compiled for.
     static constexpr int CELL = CELL_, BATCH = BATCH_, LEN = LEN_, UNITS = UNITS_;
     static constexpr int G = CELL == CELL_LSTM ? 4 : CELL == CELL_GRU ? 3 : 1, WIDE = G * UNITS;
-    static constexpr bool JOINS = BOTH && REVERSE, KEEPS_INNER = CELL >= CELL_GRU, HAS_HIDDEN = CELL == CELL_GRU;
-    static constexpr int OWN = JOINS ? UNITS : 0;
+    static constexpr bool KEEPS_INNER = CELL >= CELL_GRU, HAS_HIDDEN = CELL == CELL_GRU;
     using Fwd = slots::recurrence;
     using Bwd = slots::recurrence_bwd;
 
+    // Values of the gates of a position; whether the outputs of both directions are concatenated here, and the first
+    // output of this direction.
+    STEP constexpr int wide() const { return G * units; }
+    STEP constexpr bool joins() const { return both && reverse; }
+    STEP constexpr int first_output() const { return joins() ? units : 0; }
     // The row of a sample after this many steps.
-    DEV i64 row(int sample, int step) { return (i64)sample * LEN + (REVERSE ? LEN - 1 - step : step); }
+    STEP i64 row(int sample, int step) const { return (i64)sample * len + (reverse ? len - 1 - step : step); }
 
     // ---- forward: slots of `recurrence`
 
     // The input part of a unit's gates.
-    DEV void load_input(const Args& a, int sample, int step, int u, float (&x)[G]) {
-        const T* from = a.at<T>(Fwd::X) + row(sample, step) * WIDE + u;
+    STEP void load_input(const Args& a, int sample, int step, int u, float (&x)[G]) const {
+        const T* from = a.at<T>(Fwd::X) + row(sample, step) * wide() + u;
 #pragma unroll
-        for (int g = 0; g < G; ++g) x[g] = to_float(from[g * UNITS]);
+        for (int g = 0; g < G; ++g) x[g] = to_float(from[g * units]);
     }
-    DEV void load_bias(const Args& a, int u, float (&bias)[G]) {
+    STEP void load_bias(const Args& a, int u, float (&bias)[G]) const {
 #pragma unroll
-        for (int g = 0; g < G; ++g) bias[g] = a.at<float>(Fwd::BIAS)[g * UNITS + u];
+        for (int g = 0; g < G; ++g) bias[g] = a.at<float>(Fwd::BIAS)[g * units + u];
     }
-    template <int F> DEV float gate(T* gates, int g, float v) {
+    template <int F> STEP float gate(T* gates, int g, float v) const {
         v = activate<F, T>(v);
-        gates[g * UNITS] = narrow<T>(v);
+        gates[g * units] = narrow<T>(v);
         return v;
     }
     // Applies the functions of a unit's gates, where `product` is the part of the state without the bias, and stores
     // all results.
-    DEV void advance(const Args& a, int sample, int step, int u, const float (&x)[G], const float (&bias)[G],
-        const float (&product)[G], Carried& carried) {
+    STEP void advance(const Args& a, int sample, int step, int u, const float (&x)[G], const float (&bias)[G],
+        const float (&product)[G], Carried& carried) const {
         const i64 at = row(sample, step);
-        T* gates = a.at<T>(Fwd::GATES) + at * WIDE + u;
+        T* gates = a.at<T>(Fwd::GATES) + at * wide() + u;
         float full[G], now = 0.0f;
 #pragma unroll
         for (int g = 0; g < G; ++g) full[g] = x[g] + (product[g] + bias[g]);
@@ -62,28 +95,28 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
         if constexpr (CELL == CELL_GRU) {
             const float r = gate<SIGMOID>(gates, 0, full[0]), z = gate<SIGMOID>(gates, 1, full[1]);
             const float inner = product[2] + bias[2];
-            a.at<T>(Fwd::INNER)[at * UNITS + u] = narrow<T>(inner);
+            a.at<T>(Fwd::INNER)[at * units + u] = narrow<T>(inner);
             const float n = gate<TANH>(gates, 2, x[2] + r * inner);
-            now = (1.0f - z) * n + z * carried.state;
+            now = __fmaf_rn(z, carried.state, __fmul_rn(1.0f - z, n));
         }
         if constexpr (CELL == CELL_LSTM) {
             const float i = gate<SIGMOID>(gates, 0, full[0]), f = gate<SIGMOID>(gates, 1, full[1]);
             const float g = gate<TANH>(gates, 2, full[2]), o = gate<SIGMOID>(gates, 3, full[3]);
-            const float c = step == 0 ? i * g : f * carried.inner + i * g;
-            a.at<T>(Fwd::INNER)[at * UNITS + u] = narrow<T>(c);
+            const float c = step == 0 ? __fmul_rn(i, g) : __fmaf_rn(f, carried.inner, __fmul_rn(i, g));
+            a.at<T>(Fwd::INNER)[at * units + u] = narrow<T>(c);
             carried.inner = c;
             now = o * activate<TANH, T>(c);
         }
         const T stored = narrow<T>(now);
         carried.state = to_float(stored);
         T* before = a.at<T>(Fwd::BEFORE);
-        if (step == 0) before[at * UNITS + u] = narrow<T>(0.0f);
-        if (step + 1 < LEN) before[row(sample, step + 1) * UNITS + u] = stored;
-        if (LAST && step + 1 < LEN) return;
-        const i64 out = LAST ? sample : at;
-        T* y = a.at<T>(Fwd::Y) + out * (OWN + UNITS);
-        y[OWN + u] = stored;
-        if constexpr (JOINS) y[u] = a.at<T>(Fwd::OTHER)[out * UNITS + u];
+        if (step == 0) before[at * units + u] = narrow<T>(0.0f);
+        if (step + 1 < len) before[row(sample, step + 1) * units + u] = stored;
+        if (last && step + 1 < len) return;
+        const i64 out = last ? sample : at;
+        T* y = a.at<T>(Fwd::Y) + out * (first_output() + units);
+        y[first_output() + u] = stored;
+        if (joins()) y[u] = a.at<T>(Fwd::OTHER)[out * units + u];
     }
 
     // ---- backward: slots of `recurrence_bwd`
@@ -91,24 +124,25 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
     // The inputs of a unit's gradients at a step.
     struct Saved { float gate[G], inner, previous, before, dy; };
 
-    DEV Saved load_saved(const Args& a, int sample, int step, int u) {
+    STEP Saved load_saved(const Args& a, int sample, int step, int u) const {
         const i64 at = row(sample, step);
         Saved s{};
-        const T* gates = a.at<T>(Bwd::GATES) + at * WIDE + u;
+        const T* gates = a.at<T>(Bwd::GATES) + at * wide() + u;
 #pragma unroll
-        for (int g = 0; g < G; ++g) s.gate[g] = to_float(gates[g * UNITS]);
-        if constexpr (KEEPS_INNER) s.inner = to_float(a.at<T>(Bwd::INNER)[at * UNITS + u]);
+        for (int g = 0; g < G; ++g) s.gate[g] = to_float(gates[g * units]);
+        if constexpr (KEEPS_INNER) s.inner = to_float(a.at<T>(Bwd::INNER)[at * units + u]);
         if constexpr (CELL == CELL_LSTM) {
-            if (step > 0) s.previous = to_float(a.at<T>(Bwd::INNER)[row(sample, step - 1) * UNITS + u]);
+            if (step > 0) s.previous = to_float(a.at<T>(Bwd::INNER)[row(sample, step - 1) * units + u]);
         }
-        if constexpr (HAS_HIDDEN) s.before = to_float(a.at<T>(Bwd::BEFORE)[at * UNITS + u]);
-        if (!LAST || step + 1 == LEN)
-            s.dy = to_float(a.at<T>(Bwd::DY)[(LAST ? sample : at) * (BOTH ? 2 * UNITS : UNITS) + OWN + u]);
+        if constexpr (HAS_HIDDEN) s.before = to_float(a.at<T>(Bwd::BEFORE)[at * units + u]);
+        if (!last || step + 1 == len)
+            s.dy = to_float(a.at<T>(Bwd::DY)[(last ? sample : at) * (both ? 2 * units : units) + first_output() + u]);
         return s;
     }
     // Stores the gradients of a unit's gates; `hidden` are those that pass through the product. `carried` keeps the
     // gradients for the preceding step, to which the product is added later.
-    DEV void retreat(const Args& a, int sample, int step, int u, const Saved& s, Carried& carried, float (&hidden)[G]) {
+    STEP void retreat(
+        const Args& a, int sample, int step, int u, const Saved& s, Carried& carried, float (&hidden)[G]) const {
         const float dh = carried.state + s.dy;
         carried.state = 0.0f;
         float input[G];
@@ -119,26 +153,26 @@ template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, b
             input[1] = dh * (s.before - n) * activate_grad<SIGMOID, T>(z);
             input[2] = dh * (1.0f - z) * activate_grad<TANH, T>(n);
             input[0] = input[2] * s.inner * activate_grad<SIGMOID, T>(r);
-            carried.state = dh * z;
+            carried.state = __fmul_rn(dh, z);
         }
         if constexpr (CELL == CELL_LSTM) {
             const float i = s.gate[0], f = s.gate[1], g = s.gate[2], o = s.gate[3], c = activate<TANH, T>(s.inner);
-            const float dc = carried.inner + dh * o * activate_grad<TANH, T>(c);
+            const float dc = __fmaf_rn(__fmul_rn(dh, o), activate_grad<TANH, T>(c), carried.inner);
             input[0] = dc * g * activate_grad<SIGMOID, T>(i);
             input[1] = step == 0 ? 0.0f : dc * s.previous * activate_grad<SIGMOID, T>(f);
             input[2] = dc * i * activate_grad<TANH, T>(g);
             input[3] = dh * c * activate_grad<SIGMOID, T>(o);
-            carried.inner = dc * f;
+            carried.inner = __fmul_rn(dc, f);
         }
-        const i64 at = row(sample, step) * WIDE + u;
+        const i64 at = row(sample, step) * wide() + u;
 #pragma unroll
         for (int g = 0; g < G; ++g) {
             hidden[g] = input[g];
             if constexpr (HAS_HIDDEN) {
                 if (g == 2) hidden[g] *= s.gate[0];
-                a.at<T>(Bwd::DHIDDEN)[at + g * UNITS] = narrow<T>(hidden[g]);
+                a.at<T>(Bwd::DHIDDEN)[at + g * units] = narrow<T>(hidden[g]);
             }
-            a.at<T>(Bwd::DX)[at + g * UNITS] = narrow<T>(input[g]);
+            a.at<T>(Bwd::DX)[at + g * units] = narrow<T>(input[g]);
         }
     }
 };
@@ -160,12 +194,13 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
     using T = typename S::T;
     using Fwd = slots::recurrence;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         const float* weight = a.at<float>(Fwd::WEIGHT);
         for (int step = 0; step < S::LEN; ++step) {
             for (int u = threadIdx.x; u < S::UNITS; u += THREADS_) {
                 float sum[EACH][S::G], bias[S::G];
-                S::load_bias(a, u, bias);
+                s.load_bias(a, u, bias);
 #pragma unroll
                 for (int e = 0; e < EACH; ++e) {
 #pragma unroll
@@ -179,8 +214,8 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
                     Carried* carried = a.at<Carried>(Fwd::WORK) + (i64)(first + e) * S::UNITS + u;
                     Carried own = step == 0 ? Carried{0.0f, 0.0f} : *carried;
                     float x[S::G];
-                    S::load_input(a, first + e, step, u, x);
-                    S::advance(a, first + e, step, u, x, bias, sum[e], own);
+                    s.load_input(a, first + e, step, u, x);
+                    s.advance(a, first + e, step, u, x, bias, sum[e], own);
                     *carried = own;
                 }
             }
@@ -189,10 +224,11 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
     }
     DEV void products(const Args& a, const float* weight, int first, int count, int step, int u,
         float (&sum)[EACH][S::G]) {
+        const S s(a);
         const T* before[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e)
-            before[e] = a.at<T>(Fwd::BEFORE) + S::row(first + min_i(e, count - 1), step) * S::UNITS;
+            before[e] = a.at<T>(Fwd::BEFORE) + s.row(first + min_i(e, count - 1), step) * S::UNITS;
 #pragma unroll 4
         for (int k = 0; k < S::UNITS; ++k) {
             float w[S::G];
@@ -214,6 +250,7 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
+        const S s(a);
         const int first = block * EACH, count = min_i(EACH, S::BATCH - first);
         Carried* carried = a.at<Carried>(Bwd::WORK) + (i64)first * S::UNITS;
         for (int step = S::LEN - 1; step >= 0; --step) {
@@ -222,7 +259,7 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
                     Carried* at = carried + (i64)e * S::UNITS + u;
                     Carried own = step + 1 == S::LEN ? Carried{0.0f, 0.0f} : *at;
                     float hidden[S::G];
-                    S::retreat(a, first + e, step, u, S::load_saved(a, first + e, step, u), own, hidden);
+                    s.retreat(a, first + e, step, u, s.load_saved(a, first + e, step, u), own, hidden);
                     *at = own;
                 }
             }
@@ -233,11 +270,12 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
     }
     // Adds the gradients through the product to the gradients of the states.
     DEV void products(const Args& a, Carried* carried, int first, int count, int step) {
+        const S s(a);
         const T* hidden[EACH];
 #pragma unroll
         for (int e = 0; e < EACH; ++e)
             hidden[e] = a.at<T>(S::HAS_HIDDEN ? (int)Bwd::DHIDDEN : (int)Bwd::DX) +
-                S::row(first + min_i(e, count - 1), step) * S::WIDE;
+                s.row(first + min_i(e, count - 1), step) * S::WIDE;
         const int lane = threadIdx.x % 32;
         for (int k = threadIdx.x / 32; k < S::UNITS; k += THREADS_ / 32) {
             const float* weight = a.at<float>(Bwd::WEIGHT) + (i64)k * S::WIDE;
@@ -282,21 +320,24 @@ DEV void add_held(float (&sum)[EACH][N], const float* values, int stride, int sl
 // Slots and results of `recurrence`; Shape is a `Walk`. A block has EACH samples. It has threads for every unit and
 // SLICES slices of the states (groups of 4 states, distributed in turn), and each thread holds the weights of its
 // slice. States are in shared memory, double-buffered, so that a position has one barrier. Reads the weight once for
-// each block.
-template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
-    using S = Shape;
+// each block. A general member is compiled for the threads and for QUADS, the groups of states of a slice; both may be
+// rounded up.
+template <class S, int SLICES, int EACH, int THREADS_ = ceil_div(S::UNITS * SLICES, 32) * 32,
+    int QUADS = ceil_div(S::UNITS, 4 * SLICES)>
+struct RecurrenceHeld {
     using T = typename S::T;
     using Fwd = slots::recurrence;
-    static constexpr int PHASES = 1, THREADS = ceil_div(S::UNITS * SLICES, 32) * 32, G = S::G;
-    static constexpr int QUADS = ceil_div(S::UNITS, 4 * SLICES), STATES = 4 * QUADS * SLICES;
+    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G, STATES = 4 * QUADS * SLICES;
     // The number of samples for which a thread computes the functions.
     static constexpr int TURNS = ceil_div(EACH, SLICES), MIN_BLOCKS = 1;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(S(a).batch, EACH); }
     static constexpr int smem(int) { return 4 * 2 * EACH * STATES; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const int slice = threadIdx.x % SLICES, u = min_i(threadIdx.x / SLICES, S::UNITS - 1);
-        const bool is_there = (int)threadIdx.x / SLICES < S::UNITS;
+        const S s(a);
+        const int slice = threadIdx.x % SLICES, u = min_i(threadIdx.x / SLICES, s.units - 1);
+        const bool is_there = (int)threadIdx.x / SLICES < s.units;
         float* states = (float*)smem;
         for (int i = threadIdx.x; i < 2 * EACH * STATES; i += THREADS) states[i] = 0.0f;
         float w[QUADS * 4][G], bias[G];
@@ -307,10 +348,10 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
                 const int k = (slice + j * SLICES) * 4 + i;
 #pragma unroll
                 for (int g = 0; g < G; ++g)
-                    w[j * 4 + i][g] = k < S::UNITS ? a.at<float>(Fwd::WEIGHT)[k * S::WIDE + g * S::UNITS + u] : 0.0f;
+                    w[j * 4 + i][g] = k < s.units ? a.at<float>(Fwd::WEIGHT)[k * s.wide() + g * s.units + u] : 0.0f;
             }
         }
-        S::load_bias(a, u, bias);
+        s.load_bias(a, u, bias);
         // Lane `slice` of a unit has the samples slice + i * SLICES of the block.
         bool own[TURNS];
         Carried carried[TURNS];
@@ -318,12 +359,12 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
 #pragma unroll
         for (int i = 0; i < TURNS; ++i) {
             const int e = slice + i * SLICES;
-            own[i] = is_there && e < EACH && block * EACH + e < S::BATCH;
+            own[i] = is_there && e < EACH && block * EACH + e < s.batch;
             carried[i] = Carried{0.0f, 0.0f};
-            if (own[i]) S::load_input(a, block * EACH + e, 0, u, x[i]);
+            if (own[i]) s.load_input(a, block * EACH + e, 0, u, x[i]);
         }
         __syncthreads();
-        for (int step = 0; step < S::LEN; ++step) {
+        for (int step = 0; step < s.len; ++step) {
             const float* now = states + step % 2 * EACH * STATES;
             float* next = states + (step + 1) % 2 * EACH * STATES;
             // The input of the next position is loaded at the same time.
@@ -331,7 +372,7 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
 #pragma unroll
             for (int i = 0; i < TURNS; ++i) {
                 const int e = slice + i * SLICES;
-                if (own[i] && step + 1 < S::LEN) S::load_input(a, block * EACH + e, step + 1, u, coming[i]);
+                if (own[i] && step + 1 < s.len) s.load_input(a, block * EACH + e, step + 1, u, coming[i]);
             }
             float sum[EACH][G];
 #pragma unroll
@@ -360,7 +401,7 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
                 }
                 const int e = slice + i * SLICES;
                 if (own[i]) {
-                    S::advance(a, block * EACH + e, step, u, x[i], bias, product, carried[i]);
+                    s.advance(a, block * EACH + e, step, u, x[i], bias, product, carried[i]);
                     next[e * STATES + u] = carried[i].state;
                 }
 #pragma unroll
@@ -375,18 +416,20 @@ template <class Shape, int SLICES, int EACH> struct RecurrenceHeld : Shape {
 // units and one of SLICES slices of the gates' values (groups of 4 values, distributed in turn). The sums of a group of
 // SLICES lanes are distributed over its lanes, so that each lane has one unit; COPIES lanes have the same unit and
 // divide the samples.
-template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : Shape {
-    using S = Shape;
+template <class S, int UT, int SLICES, int EACH, int THREADS_ = ceil_div(ceil_div(S::UNITS, UT) * SLICES, 32) * 32,
+    int QUADS = ceil_div(S::WIDE, 4 * SLICES)>
+struct RecurrenceHeldBwd {
     using T = typename S::T;
     using Bwd = slots::recurrence_bwd;
-    static constexpr int PHASES = 1, THREADS = ceil_div(ceil_div(S::UNITS, UT) * SLICES, 32) * 32, G = S::G;
-    static constexpr int QUADS = ceil_div(S::WIDE, 4 * SLICES), VALUES = 4 * QUADS * SLICES, COPIES = SLICES / UT;
+    static constexpr int PHASES = 1, THREADS = THREADS_, G = S::G, VALUES = 4 * QUADS * SLICES, COPIES = SLICES / UT;
     static constexpr int TURNS = ceil_div(EACH, COPIES), MIN_BLOCKS = 1;
     static constexpr i64 WORK = 0;
     static_assert(SLICES % UT == 0 && (UT & (UT - 1)) == 0 && (SLICES & (SLICES - 1)) == 0, "powers of two");
     static constexpr int blocks(int) { return ceil_div(S::BATCH, EACH); }
+    DEV int blocks_for(const Args& a, int) { return ceil_div(S(a).batch, EACH); }
     static constexpr int smem(int) { return 4 * 2 * EACH * VALUES; }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const S s(a);
         const int slice = threadIdx.x % SLICES, base = (int)threadIdx.x / SLICES * UT, u = base + slice / COPIES;
         float* values = (float*)smem;
         for (int i = threadIdx.x; i < 2 * EACH * VALUES; i += THREADS) values[i] = 0.0f;
@@ -398,8 +441,8 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int col = (slice + j * SLICES) * 4 + i;
-                    const bool valid = base + t < S::UNITS && col < S::WIDE;
-                    w[t][j * 4 + i] = valid ? a.at<float>(Bwd::WEIGHT)[(base + t) * S::WIDE + col] : 0.0f;
+                    const bool valid = base + t < s.units && col < s.wide();
+                    w[t][j * 4 + i] = valid ? a.at<float>(Bwd::WEIGHT)[(base + t) * s.wide() + col] : 0.0f;
                 }
             }
         }
@@ -409,23 +452,23 @@ template <class Shape, int UT, int SLICES, int EACH> struct RecurrenceHeldBwd : 
 #pragma unroll
         for (int i = 0; i < TURNS; ++i) {
             const int e = slice % COPIES + i * COPIES;
-            own[i] = u < S::UNITS && e < EACH && block * EACH + e < S::BATCH;
+            own[i] = u < s.units && e < EACH && block * EACH + e < s.batch;
             carried[i] = Carried{0.0f, 0.0f};
-            if (own[i]) saved[i] = S::load_saved(a, block * EACH + e, S::LEN - 1, u);
+            if (own[i]) saved[i] = s.load_saved(a, block * EACH + e, s.len - 1, u);
         }
         __syncthreads();
-        for (int step = S::LEN - 1; step >= 0; --step) {
+        for (int step = s.len - 1; step >= 0; --step) {
             float* now = values + step % 2 * EACH * VALUES;
 #pragma unroll
             for (int i = 0; i < TURNS; ++i) {
                 const int e = slice % COPIES + i * COPIES;
                 if (!own[i]) continue;
                 float hidden[G];
-                S::retreat(a, block * EACH + e, step, u, saved[i], carried[i], hidden);
+                s.retreat(a, block * EACH + e, step, u, saved[i], carried[i], hidden);
 #pragma unroll
-                for (int g = 0; g < G; ++g) now[e * VALUES + g * S::UNITS + u] = hidden[g];
+                for (int g = 0; g < G; ++g) now[e * VALUES + g * s.units + u] = hidden[g];
                 // The inputs of the preceding position are loaded at the same time.
-                if (step > 0) saved[i] = S::load_saved(a, block * EACH + e, step - 1, u);
+                if (step > 0) saved[i] = s.load_saved(a, block * EACH + e, step - 1, u);
             }
             if (step == 0) break;
             __syncthreads();
@@ -578,12 +621,13 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
     }
     // A tile of states at a step.
     DEV void fetch(const Args& a, int first, int step, float* states) {
+        const S s(a);
         constexpr int V = vec_width<T>(S::UNITS), ROW = S::UNITS / V;
         for (int i = threadIdx.x; i < 16 * ROW; i += THREADS) {
             const int row = i / ROW, k = i % ROW * V;
             Vec<T, V> found{};
             if (first + row < S::BATCH)
-                found = load<T, V>(a.at<T>(Fwd::BEFORE) + S::row(first + row, step) * S::UNITS + k);
+                found = load<T, V>(a.at<T>(Fwd::BEFORE) + s.row(first + row, step) * S::UNITS + k);
             // As many elements at once as the alignment of rows allows.
             constexpr int W = min_i(V, 4);
 #pragma unroll
@@ -611,6 +655,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
         if constexpr (PHASE == 0) {
             B::reset(a, Fwd::WORK);
         } else {
+            const S s(a);
             const int group = block / B::SHARES, share = block % B::SHARES;
             float *weight = (float*)smem, *states = weight + B::STATES * PITCH, *sums = states + 16 * STATE_PITCH;
             for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
@@ -626,8 +671,8 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
                     if (!B::place(group, share, i, p)) continue;
-                    S::load_input(a, p.sample, step, p.unit, x[i]);
-                    S::load_bias(a, p.unit, bias[i]);
+                    s.load_input(a, p.sample, step, p.unit, x[i]);
+                    s.load_bias(a, p.unit, bias[i]);
                     if (step == 0) carried[i] = Carried{0.0f, 0.0f};
                 }
                 if (step > 0) B::wait(counter, step * B::SHARES);
@@ -651,7 +696,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
                             for (int part = 0; part < PARTS && step > 0; ++part)
                                 product[g] += sums[(part * 16 + p.row) * SUM_PITCH + g * UB + p.own];
                         }
-                        S::advance(a, p.sample, step, p.unit, x[i], bias[i], product, carried[i]);
+                        s.advance(a, p.sample, step, p.unit, x[i], bias[i], product, carried[i]);
                     }
                 }
                 if (step + 1 < S::LEN) B::arrive(counter);
@@ -693,6 +738,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : G
         if constexpr (PHASE == 0) {
             B::reset(a, Bwd::WORK);
         } else {
+            const S s(a);
             const int group = block / B::SHARES, share = block % B::SHARES;
             float *weight = (float*)smem, *values = weight + B::STATES * PITCH;
             for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
@@ -709,7 +755,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : G
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
                     if (is_first) carried[i] = Carried{0.0f, 0.0f};
-                    if (B::place(group, share, i, p)) saved[i] = S::load_saved(a, p.sample, step, p.unit);
+                    if (B::place(group, share, i, p)) saved[i] = s.load_saved(a, p.sample, step, p.unit);
                 }
                 if (!is_first) B::wait(counter, (S::LEN - 1 - step) * B::SHARES);
 #pragma unroll
@@ -726,7 +772,7 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : G
                             carried[i].state += sum;
                         }
                         float hidden[G];
-                        S::retreat(a, p.sample, step, p.unit, saved[i], carried[i], hidden);
+                        s.retreat(a, p.sample, step, p.unit, saved[i], carried[i], hidden);
 #pragma unroll
                         for (int g = 0; g < G; ++g) values[p.row * PITCH + g * UB + p.own] = B::factor(hidden[g]);
                     }

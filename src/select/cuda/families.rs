@@ -53,6 +53,9 @@ const TABLE: &[&str] = &["rows", "vocabulary", "units"];
 /// What general members of attention are compiled for, and what they read.
 const ATTEND: &str = "type, features of a head, causal or not, rotary or not, dropout or not, tiles";
 const SAMPLES: &[&str] = &["samples", "positions", "heads", "heads of keys and values", "threshold", "scale", "stream"];
+/// What general members of recurrences are compiled for, and what they read.
+const WALK: &str = "type, cell, threads, their weights and samples";
+const WALK_NUMBERS: &[&str] = &["samples", "positions", "units", "direction, one or both, last state or all"];
 /// What general members of concatenations read: zeros for values that are missing.
 const WIDTHS: &[&str] = &[
     "rows",
@@ -182,8 +185,8 @@ pub const FAMILIES: [KernelFamily; 84] = [
     ),
     family(Recurrent, "Recurrence", SIZES, &[]),
     family(Recurrent, "RecurrenceBwd", SIZES, &[]),
-    family(Recurrent, "RecurrenceHeld", SIZES, &[]),
-    family(Recurrent, "RecurrenceHeldBwd", SIZES, &[]),
+    family(Recurrent, "RecurrenceHeld", WALK, WALK_NUMBERS),
+    family(Recurrent, "RecurrenceHeldBwd", WALK, WALK_NUMBERS),
     family(Recurrent, "RecurrenceGrid", SIZES, &[]),
     family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
     family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),

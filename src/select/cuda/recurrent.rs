@@ -5,7 +5,7 @@
 //! position: there are never more blocks than multiprocessors, so that all are resident. Otherwise blocks read the
 //! weight from memory.
 
-use super::custom::CustomKernel;
+use super::custom::{CustomKernel, general};
 use super::real::Real;
 use super::spec::{KernelFile, KernelSpec};
 use super::speed::LAUNCH_US;
@@ -97,8 +97,8 @@ impl Walk<'_> {
         self.g.cell.gates()
     }
 
-    /// The C++ type of the shape.
-    fn shape(&self) -> String {
+    /// The C++ type of the shape; general members leave sizes and flags open.
+    fn shape(&self, is_general: bool) -> String {
         let cell = match self.g.cell {
             Cell::RnnTanh => "CELL_TANH",
             Cell::RnnRelu => "CELL_RELU",
@@ -106,7 +106,11 @@ impl Walk<'_> {
             Cell::Lstm => "CELL_LSTM",
         };
         let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
-        let sizes = format!("{batch}, {positions}, {units}, {reverse}, {bidirectional}, {last}");
+        let sizes = if is_general {
+            "ANY, ANY, ANY, false, false, false".to_owned()
+        } else {
+            format!("{batch}, {positions}, {units}, {reverse}, {bidirectional}, {last}")
+        };
         format!("Walk<{}, {cell}, {sizes}>", self.real.cpp())
     }
 
@@ -114,7 +118,7 @@ impl Walk<'_> {
         let template = if self.is_backward { back } else { forward };
         CustomKernel {
             tail: format!("{}_{way}", self.real.name()),
-            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape())),
+            spec: KernelSpec::new(KernelFile::Recurrent, template, format!("{}, {arguments}", self.shape(false))),
             work_bytes: 0,
             cost_us: LAUNCH_US,
         }
@@ -151,7 +155,11 @@ impl Walk<'_> {
         let mut kernel = self.kernel("held", ["RecurrenceHeld", "RecurrenceHeldBwd"], &arguments);
         kernel.tail = format!("{}{units}x{slices}x{samples}_v0", kernel.tail);
         kernel.cost_us += self.held_us(d);
-        Some(kernel)
+        let (threads, quads) = (rounded_threads(self.threads(d)), rounded_quads(self.quads(d)));
+        let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
+        let flags = u64::from(reverse) | u64::from(bidirectional) << 1 | u64::from(last) << 2;
+        let sizes = [batch as u64, positions as u64, units as u64, flags];
+        Some(general(kernel, format!("{}, {arguments}, {threads}, {quads}", self.shape(true)), &sizes))
     }
 
     /// Groups of four numbers of a sum for each thread.
@@ -263,6 +271,16 @@ impl Walk<'_> {
         let tile_us = 0.7 + travels as f64 / CACHED_BYTES_PER_US + multiply / CYCLES_PER_US;
         3.0 + self.g.positions as f64 * (1.1 + grid.tiles as f64 * tile_us)
     }
+}
+
+/// The threads of a general member: few different numbers, none of which leaves a thread fewer registers.
+const fn rounded_threads(threads: usize) -> usize {
+    if threads <= 256 { threads.next_power_of_two() } else { threads }
+}
+
+/// Groups of four numbers for which a thread of a general member has registers: few different numbers.
+const fn rounded_quads(quads: usize) -> usize {
+    if quads <= 4 { quads } else { quads.next_multiple_of(2) }
 }
 
 /// Warps of a block of a grid, and bytes of the counter of a group.
