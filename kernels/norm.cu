@@ -292,7 +292,8 @@ template <u64 MOMENTUM, int V> struct Statistics {
 
 // ---------------------------------------- batch normalisation, training
 
-// Tensors of any size, in two phases: chunks write SUMS values of each channel, which every block then adds.
+// Tensors of any size, in two phases: each chunk writes two floats for each channel, which every block then combines.
+// SUMS is the number of values of a channel that are added at once; the size of the scratch memory depends on it.
 template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> struct BatchNormPhases {
     static constexpr int PHASES = 2, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
@@ -304,7 +305,7 @@ template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> str
     static constexpr int smem(int) { return (SCRATCH + (SUMS + 1) * Tile::WIDE) * 4; }
 };
 
-// Small tensors: a block has whole columns, and sums SUMS values of each channel.
+// Small tensors: a block has whole columns. SUMS as for `BatchNormPhases`.
 template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNormColumns {
     static constexpr int PHASES = 1, THREADS = THREADS_;
     using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, ROWS, 0>;

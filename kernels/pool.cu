@@ -176,11 +176,11 @@ struct PoolBackward : OnePhase<S::THREADS> {
 
 // ---------------------------------------- maximum
 
-// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T, and index (u8, or u16 for windows of more
-// than 256) the position in the window, row by row, if slot 2 is bound. Of equal values the first one is chosen, the
-// first NaN is chosen before every number, and a window of padding only gives minus infinity and position 0.
-// Overwrites; moves (IN + OUT)
-// * sizeof(T) + OUT * sizeof(index) bytes.
+// y [N, HO, WO, C] = maximum over each window of x [N, H, W, C], both of T. If slot 2 is bound, index receives the
+// position of the maximum in its window, row by row (u8, or u16 for windows of more than 256 positions). Of equal
+// values the first one is chosen, the first NaN is chosen before every number, and a window of padding only gives minus
+// infinity and position 0. Overwrites; moves (IN + OUT) * sizeof(T) + OUT * sizeof(index) bytes, where IN and OUT are
+// the elements of x and y.
 template <POOL_PARAMETERS> struct MaxPool : POOL_FORWARD {
     using Slots = slots::max_pool;
     using S = POOL_SHAPE;

@@ -28,8 +28,11 @@ use std::str::FromStr;
   stepgraph doctor                   what this machine offers and what is missing
 
 PRESET is the name of a bundled preset or the path of a JSON file.
-Exit status: 0 done; 2 an argument, a preset, a file or the path of a result is wrong, and nothing was
-written; 130, 143 or 129 ended by SIGINT (Ctrl+C), SIGTERM or SIGHUP; 1 any other failure."
+Exit status:
+  0      done
+  1      the command failed
+  2      an argument, a preset, a file or the path of a result is wrong; nothing was written
+  128+N  ended by signal N: 130 for Ctrl+C, 143 for SIGTERM, 129 for SIGHUP"
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -99,7 +102,7 @@ pub struct TrainArgs {
     /// End the run before a step that would run op by op because it has no recording
     #[arg(long)]
     pub strict: bool,
-    /// If steps differ, the limit of the memory of recordings, including their transient memory; above it, the least
+    /// If steps differ, the limit of the memory of recordings and of the arena that they share; above it, the least
     /// recently used ones are dropped. Without it, 256 MiB in addition to the whole training step
     #[arg(long, value_name = "MIB", allow_negative_numbers = true, value_parser = numbers::mebibytes)]
     pub recordings_mib: Option<f64>,

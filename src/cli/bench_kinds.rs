@@ -49,7 +49,7 @@ impl Kinds {
             miss_us.map_or_else(String::new, |us| format!(", {} where it must be planned first", output::micros(us))),
         );
         out.push_str(&format!(
-            "  {} in {}, the transient memory of all with them; {} to plan and record\n",
+            "  {} take {}, including the arena that they share; making all of them took {}\n",
             output::counted(counts.recordings as u64, "recording"),
             Bytes(counts.bytes),
             output::micros(counts.capture_us as f64)
@@ -57,7 +57,10 @@ impl Kinds {
         if let Some([turn, alone]) = queued_us.map(|both| both.map(output::micros)) {
             out.push_str(&format!("  queued: {turn} a step with alternating kinds, {alone} with each kind alone\n"));
         }
-        out.push_str(&format!("  {} a step of the first kind in alternating recordings\n", output::micros(*same_us)));
+        out.push_str(&format!(
+            "  {} a step of the first kind, alternating between two equal recordings of it\n",
+            output::micros(*same_us)
+        ));
         if let Some(us) = record_us {
             out.push_str(&format!("  {} to plan and record a step\n", output::micros(*us)));
         }

@@ -72,8 +72,8 @@ pub(super) fn shown(compiled: &Compiled, pass: Option<&str>, format: Format) -> 
     let Some(at) = stages.iter().position(|stage| stage.pass.name == name) else {
         let when = PASSES.iter().find(|pass| pass.name == name).map_or("", |pass| pass.when);
         let ran: Vec<&str> = stages.iter().map(|stage| stage.pass.name).collect();
-        let others = if ran.is_empty() { "no pass does".to_owned() } else { ran.join(", ") };
-        return Err(wrong(format!("the pass {name} does not run for this target: it runs {when}; these do: {others}")));
+        let others = if ran.is_empty() { "no pass runs".to_owned() } else { format!("these run: {}", ran.join(", ")) };
+        return Err(wrong(format!("the pass {name} does not run for this target: it runs {when}; {others}")));
     };
     let before = if at == 0 { &compiled.program } else { &stages[at - 1].program };
     match format {

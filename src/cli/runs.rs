@@ -10,9 +10,9 @@ use crate::train::runs::{Label, RunEnd, RunEntry, RunStore, RunsError, calendar}
 use serde_json::{Value, json};
 use std::ffi::OsStr;
 
-/// A time of day as text, UTC: `2026-03-14 12:01`.
+/// A date and time as text, UTC: `2026-03-14 12:01`.
 #[must_use]
-pub fn day(ms: u64) -> String {
+fn date_time(ms: u64) -> String {
     let [y, mo, d, h, mi, _] = calendar(ms);
     format!("{y:04}-{mo:02}-{d:02} {h:02}:{mi:02}")
 }
@@ -222,11 +222,11 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     let error = r.error.as_ref().map(|e| format!(": {e}")).unwrap_or_default();
     line("state", format!("{}{error}", r.state.name()));
     if entry.label.hidden {
-        line("hidden", "yes: `stepgraph runs` lists it with --all alone".to_owned());
+        line("hidden", "yes; `stepgraph runs` lists it only with --all".to_owned());
     }
-    line("started", format!("{} UTC", day(r.span.started_ms)));
+    line("started", format!("{} UTC", date_time(r.span.started_ms)));
     if let Some(ended) = r.span.ended_ms {
-        line("ended", format!("{} UTC", day(ended)));
+        line("ended", format!("{} UTC", date_time(ended)));
     }
     line("preset", r.preset_name.clone());
     line("seed", r.seed.to_string());
@@ -328,6 +328,6 @@ mod tests {
         let rows = [["id", "name", "9", "1", "2", "3", "ok"], ["longer", "n", "1,000", "1", "2", "3", "ok"]];
         let rows: Vec<Vec<String>> = rows.iter().map(|r| r.iter().map(ToString::to_string).collect()).collect();
         assert_eq!(table(&rows), "id      name      9  1  2  3  ok\nlonger  n     1,000  1  2  3  ok\n");
-        assert_eq!(day(951_782_400_000), "2000-02-29 00:00");
+        assert_eq!(date_time(951_782_400_000), "2000-02-29 00:00");
     }
 }

@@ -25,13 +25,13 @@ pub struct PoolCounts {
     pub capture_us: u64,
     /// The number of existing recordings.
     pub recordings: usize,
-    /// Bytes of these recordings and of their transient memory.
+    /// Bytes of these recordings and of the arena that they share.
     pub bytes: u64,
     /// The largest value of those bytes so far.
     pub peak_bytes: u64,
-    /// Bytes of the transient memory only.
+    /// Bytes of the arena only.
     pub arena_bytes: u64,
-    /// Times that the transient memory had to grow.
+    /// Times that the arena had to grow.
     pub arena_growths: u64,
     /// The limit of those bytes, above which the least recently used recordings are dropped.
     pub budget_bytes: u64,
@@ -55,7 +55,7 @@ pub struct RecordingFacts {
     /// Whether there is a recording.
     pub is_there: bool,
     pub is_pinned: bool,
-    /// Batches of steps and of evaluations that used the recording.
+    /// The number of batches, of steps and of evaluations, that ran with this recording.
     pub hits: u64,
     /// The last step that used it; 0 if none did.
     pub last_step: u64,
@@ -67,7 +67,7 @@ pub struct RecordingFacts {
     pub nodes: usize,
     /// Calls of kernels and libraries.
     pub calls: usize,
-    /// Bytes of the recording without its transient memory; 0 if it does not exist.
+    /// Bytes of the recording without the arena; 0 if it does not exist.
     pub bytes: u64,
     /// Why it was recorded.
     pub why: Cow<'static, str>,
@@ -96,7 +96,7 @@ pub enum PoolEventKind {
     Missed,
     Evicted,
     Failed,
-    /// The transient memory was allocated again.
+    /// The arena was allocated again.
     Grew,
 }
 

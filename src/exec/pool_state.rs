@@ -164,7 +164,7 @@ impl State {
         self.arenas.iter().find(|(of, _)| *of == room).map(|(_, arena)| Arc::clone(arena))
     }
 
-    /// Bytes of the transient memory of all recordings.
+    /// Bytes of the arena of all recordings.
     fn arena_bytes(&self) -> u64 {
         let outgrown = self.outgrown.iter().filter_map(Weak::upgrade).map(|arena| arena.bytes()).sum::<u64>();
         self.arenas.iter().map(|(_, arena)| arena.bytes()).sum::<u64>() + outgrown

@@ -48,7 +48,7 @@ impl KernelsAhead {
             GROUPS.store(0, Ordering::Relaxed);
             log::debug!("{count} kernels that many networks need were compiled");
         };
-        match Builder::new().name("kernels-ahead".into()).spawn(work) {
+        match Builder::new().name("stepgraph-ahead".into()).spawn(work) {
             Ok(_) => Some(Self { goes_on }),
             Err(error) => {
                 log::warn!("a thread that compiles kernels in advance could not be started: {error}");

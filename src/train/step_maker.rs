@@ -78,7 +78,7 @@ impl StepMaker {
                 }
             }
         };
-        let thread = Builder::new().name("stepgraph-record".into()).spawn(work).map_err(TrainError::Thread)?;
+        let thread = Builder::new().name("stepgraph-recordings".into()).spawn(work).map_err(TrainError::Thread)?;
         Ok(Self { jobs, thread: Some(thread) })
     }
 

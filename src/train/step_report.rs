@@ -12,7 +12,7 @@ pub struct StepReport {
     pub loss: f32,
     /// The largest change of any parameter; 0 if update metrics are off.
     pub update_max: f32,
-    /// The norm of the whole gradient; 0 if update metrics are off, infinite if its square overflows `f32`.
+    /// The norm of the whole gradient; 0 if update metrics are off.
     pub grad_norm: f32,
     /// Share of the batch classified correctly, before the update; NaN if it is not measured.
     #[serde(skip_serializing_if = "f32_is_nan")]

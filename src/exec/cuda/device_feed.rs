@@ -2,12 +2,13 @@
 //! writes a record of its results, and one launch makes several steps. The host writes the positions of batches in
 //! advance and reads records later; it never stops the stream.
 
+use super::any_feed::RING;
 use super::arguments::{FLAGS, put_numbers};
 use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
 use super::error::{CudaError, failed};
 use super::feed_launch::{FEED_ARGS, FeedLaunch, FeedLaunches, PLACES, RECORDS};
-use super::feed_memory::{FeedMemory, HEAD, HeldRows, PLACE, RECORD, RING};
+use super::feed_memory::{FeedMemory, HEAD, HeldRows, PLACE, RECORD};
 use super::graphs::Graphs;
 use super::memory::{Event, Pinned};
 use super::recording::Recording;
@@ -245,7 +246,7 @@ fn pieces(first: u64, steps: usize) -> [(usize, usize, usize); 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::graphs::MAX_STEPS;
+    use super::super::any_feed::MAX_STEPS;
     use super::*;
 
     #[test]

@@ -1,10 +1,10 @@
 //! Decides which calls compute an operation, before their addresses are known.
 
+use super::any_feed::any_feeds;
 use super::crew::share_work;
 use super::cublaslt::LtPlan;
 use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
-use super::feed_memory::any_feeds;
 use super::libraries::LtRequest;
 use super::source::KernelSource;
 use crate::compile::Compiled;

@@ -1,13 +1,13 @@
 //! The data feed's memory on the device (the data set, the places of batches and the records of steps), and its
 //! kernels.
 
+use super::any_feed::{RING, any_feed, cpp};
 use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT, put_numbers};
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::error::failed;
 use super::feed_launch::{COUNTER, FeedLaunch, FeedLaunches};
 use super::general_members::set_geometry;
-use super::graphs::MAX_STEPS;
 use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
 use super::multi_step::RecordRing;
@@ -20,13 +20,10 @@ use crate::exec::stream::DataSet;
 use crate::lower::LValueId;
 use crate::select::Kernels;
 use crate::select::cuda::{KernelFile, KernelSpec};
-use crate::tensor::DType;
 use crate::tensor::room;
 use cudarc::driver::result;
 use std::sync::Arc;
 
-/// The number of steps whose places and records the device stores: twice those of the launches in flight.
-pub(super) const RING: usize = 4 * MAX_STEPS;
 /// Bytes that describe the place of a batch.
 pub(super) const PLACE: usize = size_of::<BatchPlace>();
 /// Bytes of a record, and the words before its values.
@@ -43,17 +40,6 @@ struct FeedTypes {
     /// Elements of a sample and of a target.
     sample_len: usize,
     target_len: usize,
-}
-
-/// A number type as the kernels write it.
-const fn cpp(dtype: DType) -> Option<&'static str> {
-    match dtype {
-        DType::F32 => Some("float"),
-        DType::Bf16 => Some("bf16"),
-        DType::F16 => Some("f16"),
-        DType::I32 => Some("int"),
-        _ => None,
-    }
 }
 
 impl FeedTypes {
@@ -227,29 +213,6 @@ fn feed_kernel(ops: &BoundOps, rows: &HeldRows, watched: usize, (left, is_last):
     let numbers = vec![halves(sample_len, target_len), halves(batch, count), halves(watched, left as usize)];
     KernelSpec::new(KernelFile::Feed, "Feed", format!("{samples}, {watched}, {left}, {RING}, {is_last}"))
         .with_general(any, numbers)
-}
-
-/// The template's arguments of a general member: the types of samples, of targets in the data set and of targets in the
-/// step, whether the data are shuffled, whether it is the last feed of a launch, and the width of its accesses.
-fn any_feed([sample, stored, target]: [&str; 3], is_shuffled: bool, is_last: bool, width: usize) -> String {
-    let order = if is_shuffled { "ANY" } else { "0" };
-    format!("{sample}, ANY, {stored}, {target}, ANY, ANY, {order}, ANY, ANY, {RING}, {is_last}, {width}")
-}
-
-/// The general feeds of steps with samples of this type.
-pub(super) fn any_feeds(sample: DType) -> Vec<KernelSource> {
-    let Some(sample) = cpp(sample) else { return Vec::new() };
-    let mut found = Vec::new();
-    for types in [[sample, "int", "int"], [sample, "float", sample]] {
-        for (is_shuffled, is_last) in [(false, false), (false, true), (true, false), (true, true)] {
-            for width in [1, 2, 4] {
-                let any = any_feed(types, is_shuffled, is_last, width);
-                let spec = KernelSpec::new(KernelFile::Feed, "Feed", String::new()).with_general(any, Vec::new());
-                found.push(spec.of(Kernels::General).into());
-            }
-        }
-    }
-    found
 }
 
 /// Sets the number of blocks for general members among a feed's kernels, each of which has one phase.

@@ -1,5 +1,6 @@
 //! A step's graphs: one step, several in a row, steps that gather their own batches.
 
+use super::any_feed::MAX_STEPS;
 use super::bound_ops::BoundOps;
 use super::capture::capture;
 use super::captured_graph::CapturedGraph;
@@ -10,9 +11,8 @@ use super::ledger::Ledger;
 use super::recording::{Recording, Role};
 use crate::exec::error::ExecError;
 
-/// The largest number of nodes in a graph of several steps, and of its steps.
+/// The largest number of nodes in a graph of several steps.
 const MAX_NODES: usize = 2_000;
-pub(super) const MAX_STEPS: usize = 64;
 
 /// The graphs of a step, and the state that is checked before every launch.
 pub(super) struct Graphs {

@@ -52,6 +52,7 @@
 //! | `reference_bounds`, `_values`, `_updates`, `_run`, `_check` | every kernel against plain loops |
 //! | `backend` | the GPU as one of several kinds of devices |
 
+mod any_feed;
 mod arguments;
 mod backend;
 mod bind;

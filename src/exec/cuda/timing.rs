@@ -1,5 +1,6 @@
 //! Measures how long a step's operations take, and the overhead of a replay on the host.
 
+use super::any_feed::MAX_STEPS;
 use super::arguments::DeviceEnv;
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
@@ -7,7 +8,6 @@ use super::capture::capture;
 use super::captured_graph::CapturedGraph;
 use super::device_block::allocate;
 use super::error::CudaError;
-use super::graphs::MAX_STEPS;
 use super::half_parameters::HalfParameters;
 use super::launch::Launch;
 use super::memory::Event;

@@ -40,7 +40,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         let trans = cpp_trans(trans);
         let arguments = format!("{m}, {n}, {k}, {trans}, {accumulate}, {ending}, {shape}, 1");
         let general = format!("ANY, ANY, ANY, {trans}, {accumulate}, {ending}, {shape}, 1, {a}, {b}, 4");
-        let numbers = [m, n, k, 1].map(|number| number as u64).to_vec();
+        // No function follows.
+        let numbers = [m, n, k, 1, 0].map(|number| number as u64).to_vec();
         let waves = m.div_ceil(rows).div_ceil(gpu.multiprocessors.max(1) as usize);
         let pdl = Pdl { reads_flags: true, fetches_early: true, leaves_room: true };
         CustomKernel {

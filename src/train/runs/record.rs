@@ -197,7 +197,7 @@ impl RunEntry {
     }
 }
 
-/// The time of day in milliseconds since 1970, UTC.
+/// The current time, in milliseconds since 1970, UTC.
 #[must_use]
 pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
@@ -220,7 +220,7 @@ pub(super) fn started_of(id: &str) -> Option<u64> {
     Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
 }
 
-/// Year, month, day, hour, minute and second of a time of day in milliseconds, UTC, in the Gregorian calendar.
+/// Year, month, day, hour, minute and second of a time in milliseconds since 1970, UTC, in the Gregorian calendar.
 #[must_use]
 pub fn calendar(ms: u64) -> [u64; 6] {
     let seconds = ms / 1000;

@@ -16,8 +16,8 @@ pub(super) const fn any_splits(splits: usize) -> &'static str {
 
 impl Problem<'_> {
     /// The type of a geometry whose sizes are read: the widths of the copies of both factors, of stores, and of the
-    /// second phase; `is_wide` if offsets need 64 bits. Strides and dilations above one are rarer: few different kernels
-    /// serve them, with copies of four elements or one.
+    /// second phase; `is_wide` if offsets need 64 bits. Strides and dilations above one are rarer: few kernels serve
+    /// them, with copies of four elements or one.
     pub(super) fn any_geometry(&self, [a, b, stored, added]: [usize; 4], is_wide: bool) -> String {
         let is_dense = self.g.stride == [1, 1] && self.g.dilation == [1, 1];
         let [a, b] = [a, b].map(|width| if is_dense || width >= 4 { width } else { 1 });
