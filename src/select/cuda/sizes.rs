@@ -64,10 +64,11 @@ mod tests {
 
     #[test]
     fn general_kernels_work_for_any_size_unless_their_family_has_no_general_member() {
-        let planned = |name: &str, target: Target| {
-            let text = BUNDLED.iter().find(|bundled| bundled.name == name).unwrap().text;
+        let plan = |text: &str, target: Target| {
             compile(&check(&read_preset(text).unwrap()).model.unwrap(), &Options::train(target)).unwrap().selection
         };
+        let text = |name: &str| BUNDLED.iter().find(|bundled| bundled.name == name).unwrap().text;
+        let planned = |name: &str, target: Target| plan(text(name), target);
         let count = |selection: &Selection, what| CompiledFor::of_all(selection).iter().filter(|f| **f == what).count();
         for kernels in [Kernels::General, Kernels::FirstGeneral] {
             let general = planned("digits-cnn", Target::h200().with_kernels(kernels));
@@ -80,9 +81,13 @@ mod tests {
         }
         let specialised = planned("digits-cnn", Target::h200());
         assert!(count(&specialised, CompiledFor::AnySize) == 0 && count(&specialised, CompiledFor::ItsSizes) > 0);
-        // Recurrences have no general members.
-        let recurrent = planned("gru-digits", Target::h200().with_kernels(Kernels::General));
-        assert!(count(&recurrent, CompiledFor::ItsSizes) > 1);
+        // Recurrences whose weights threads hold have general members; those whose weights blocks share have none.
+        let [small, large] = ["96", "512"].map(|units| {
+            let text = text("gru-digits").replace("\"units\": 96", &format!("\"units\": {units}"));
+            plan(&text, Target::h200().with_kernels(Kernels::General))
+        });
+        assert_eq!(count(&small, CompiledFor::ItsSizes), 1);
+        assert_eq!(count(&large, CompiledFor::ItsSizes), 1 + 4);
         assert!(CompiledFor::of_all(&planned("digits-cnn", crate::exec::cpu::host_target(1))).is_empty());
     }
 }
