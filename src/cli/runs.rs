@@ -23,7 +23,7 @@ fn json_of(entry: &RunEntry, store: &RunStore) -> Value {
         map.insert("id".into(), entry.id.clone().into());
         map.insert("name".into(), entry.name().into());
         map.insert("hidden".into(), entry.label.hidden.into());
-        map.insert("has_weights".into(), (entry.has_weights && !entry.is_torn).into());
+        map.insert("has_weights".into(), (entry.has_weights && !entry.has_damaged_weights).into());
         map.insert("can_continue".into(), entry.can_continue.into());
         map.insert("checkpoint_step".into(), entry.checkpoint_step.into());
         map.insert("bytes".into(), entry.bytes.into());
@@ -244,7 +244,7 @@ fn shown(entry: &RunEntry, store: &RunStore) -> String {
     line("step", r.step_us.map_or_else(|| "-".into(), |us| format!("{} (median)", output::micros(us))));
     line("plan", r.plan_hash.clone());
     let weights = match (entry.can_continue, entry.has_weights) {
-        _ if entry.is_torn => "damaged",
+        _ if entry.has_damaged_weights => "damaged",
         (true, _) => "kept, with a checkpoint to continue from",
         (false, true) => "kept",
         (false, false) => "none",

@@ -271,7 +271,7 @@ fn details_ui(ui: &mut Ui, view: &RunsPanelView<'_>, panel: &mut RunsPanel, comm
         name_ui(ui, entry, panel, commands);
         let r = &entry.record;
         let weights = match (entry.can_continue, entry.has_weights) {
-            _ if entry.is_torn => "weights damaged",
+            _ if entry.has_damaged_weights => "weights damaged",
             (true, _) => "checkpoint kept",
             (false, true) => "weights kept",
             (false, false) => "no weights",

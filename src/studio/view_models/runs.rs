@@ -168,7 +168,7 @@ mod tests {
             label: Label { name: None, hidden },
             title: "net".into(),
             has_weights: false,
-            is_torn: false,
+            has_damaged_weights: false,
             can_continue: false,
             checkpoint_step: None,
             bytes: 0,

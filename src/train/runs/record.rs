@@ -180,7 +180,7 @@ pub struct RunEntry {
     pub title: String,
     pub has_weights: bool,
     /// Whether the file of its weights is damaged.
-    pub is_torn: bool,
+    pub has_damaged_weights: bool,
     /// Whether it has a checkpoint, from which it can continue.
     pub can_continue: bool,
     /// The step of that checkpoint, if the run was interrupted and may have continued after it.

@@ -209,7 +209,7 @@ impl RunStore {
         }
         let weights = self.weights(id);
         let checked = if weights.is_file() { check_header(&weights) } else { Ok(()) };
-        let is_torn = checked.is_err();
+        let has_damaged_weights = checked.is_err();
         let checked = checked.map_err(|why| RunsError::Damaged { path: weights, why });
         let continues = continues && checked.is_ok();
         if let Err(error) = broken.and(checked) {
@@ -226,7 +226,7 @@ impl RunStore {
             id: id.to_owned(),
             title: label.name.as_deref().map_or_else(|| record.preset_name.clone(), one_line),
             has_weights: checkpoint + weights > 0,
-            is_torn,
+            has_damaged_weights,
             can_continue,
             checkpoint_step: cut_off.then(|| checkpoint_step(&self.checkpoint(id)).ok()).flatten(),
             record,
@@ -248,10 +248,10 @@ impl RunStore {
             (entry.record.state, entry.record.error) = (RunEnd::Damaged, Some(error));
         }
         if entry.has_weights
-            && !entry.is_torn
+            && !entry.has_damaged_weights
             && let Err(error) = read_tensors(&self.weights(&entry.id))
         {
-            (entry.is_torn, entry.can_continue, entry.checkpoint_step) = (true, false, None);
+            (entry.has_damaged_weights, entry.can_continue, entry.checkpoint_step) = (true, false, None);
             if entry.record.state != RunEnd::Damaged {
                 (entry.record.state, entry.record.error) = (RunEnd::Damaged, Some(error.to_string()));
             }
