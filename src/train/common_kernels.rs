@@ -17,7 +17,7 @@ const OF_GROUP: u64 = 250;
 /// One of this many networks is also evaluated.
 const EVALUATED: u64 = 4;
 /// Groups of networks: the last ones need few kernels that no earlier one needs.
-pub const KERNEL_GROUPS: u64 = 60;
+pub const KERNEL_GROUPS: u64 = 90;
 
 /// The general kernels that random networks need on a machine.
 pub struct CommonKernels {

@@ -1,6 +1,6 @@
 //! The appearance of each command: its name, icon, shortcut and tooltip.
 
-use crate::studio::commands::choices::{FirstKernels, TourMove, Weights};
+use crate::studio::commands::choices::{FirstKernels, JobKind, TourMove, Weights};
 use crate::studio::commands::info::{ALT, CTRL, CTRL_SHIFT, Info, NONE, keys};
 use crate::studio::commands::tab::Tab;
 use crate::studio::commands::ui_command::UiCommand;
@@ -231,6 +231,9 @@ impl UiCommand {
                 None,
                 "Stops the checks; results that are already known remain",
             ),
+            Self::CancelJob(JobKind::Kernels) => {
+                Info::new("Cancel", icons::CLOSE, None, "Compiles no more of these kernels until the next start")
+            }
             Self::CancelJob(_) => Info::new("Cancel", icons::CLOSE, None, "Cancels this job; its result is not shown"),
             Self::SetReplays(_) => {
                 Info::new("Set replays", icons::CHECK, None, "The number of replays that check the step")
