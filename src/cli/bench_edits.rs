@@ -102,11 +102,8 @@ impl Edits {
             self.preset
         );
         if let Some(slowest) = self.edits.iter().max_by(|a, b| a.us.total_cmp(&b.us)) {
-            let stages = slowest.ready.longest();
-            let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
-            let stages = stages.collect::<Vec<_>>().join(", ");
-            let Edit { place, from, to, .. } = slowest;
-            out.push_str(&format!("  slowest: {place} from {from} to {to}: {stages}\n"));
+            let Edit { place, from, to, ready, .. } = slowest;
+            out.push_str(&format!("  slowest: {place} from {from} to {to}: {}\n", longest_stages(ready)));
         }
         out
     }
@@ -167,13 +164,17 @@ impl InTurn {
         let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
         slowest.sort_by(|a, b| b.us.total_cmp(&a.us));
         for Network { preset, us, ready } in slowest.into_iter().take(3) {
-            let stages = ready.longest();
-            let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
-            let stages = stages.collect::<Vec<_>>().join(", ");
-            out.push_str(&format!("  {preset}: {}: {stages}\n", output::micros(*us)));
+            out.push_str(&format!("  {preset}: {}: {}\n", output::micros(*us), longest_stages(ready)));
         }
         out
     }
+}
+
+/// The longest stages of a preparation with their times.
+fn longest_stages(ready: &ReadyTimes) -> String {
+    let stages = ready.longest();
+    let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
+    stages.collect::<Vec<_>>().join(", ")
 }
 
 /// A session of a network after its first step, and the microseconds until then.

@@ -63,6 +63,13 @@ pub fn any_bits(value: f64) -> String {
     if value == 0.0 { cpp_bits(0.0) } else { "(u64)ANY".to_owned() }
 }
 
+/// Numbers of this many bits each as one number, the first one in the lowest bits; `None` if one has more bits.
+#[must_use]
+pub fn packed(parts: &[usize], bits: u32) -> Option<u64> {
+    let fit = parts.iter().all(|&part| part >> bits == 0);
+    fit.then(|| parts.iter().rev().fold(0, |all, &part| all << bits | part as u64))
+}
+
 /// Which factor of a product is transposed, in the kernels' sources.
 #[must_use]
 pub const fn cpp_trans(trans: Trans) -> &'static str {

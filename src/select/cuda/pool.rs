@@ -3,7 +3,7 @@
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::cuda::custom::{CustomKernel, general};
+use crate::select::cuda::custom::{CustomKernel, general, packed};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -75,13 +75,10 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
     let any_window = if is_usual { window } else { ["ANY"; 6].join(", ") };
     let any =
         format!("{t}, ANY, ANY, ANY, ANY, {any_window}, ANY, ANY, {v}, {padded}, {disjoint}, {}", index_bytes(g) > 1);
-    let parts = [kh, kw, sh, sw, ph, pw];
-    if parts.iter().any(|&part| part > usize::from(u16::MAX)) {
-        return vec![code];
-    }
-    let packed = |parts: &[usize]| parts.iter().rev().fold(0, |all, &part| all << 16 | part as u64);
+    let (window, padding) = (packed(&[kh, kw, sh, sw], 16), packed(&[ph, pw], 16));
+    let (Some(window), Some(padding)) = (window, padding) else { return vec![code] };
     let sizes = [n, h, w, c, ho, wo].map(|n| n as u64);
-    vec![general(code, any, &[&sizes[..], &[packed(&parts[..4]), packed(&parts[4..])]].concat())]
+    vec![general(code, any, &[&sizes[..], &[window, padding]].concat())]
 }
 
 fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {

@@ -1,13 +1,13 @@
 //! General members of convolutions: what they are compiled for, and the numbers that they read.
 
 use super::*;
-use crate::select::cuda::custom::general;
+use crate::select::cuda::custom::{general, packed};
 use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions};
 
 /// The number that holds strides, dilations and functions.
 const STEPS: usize = 10;
 /// Bits of each stride and dilation in it.
-const STEP_BITS: usize = 12;
+const STEP_BITS: u32 = 12;
 
 /// The splits of a sum as a template argument of a general member: whether there are several is compiled in.
 pub(super) const fn any_splits(splits: usize) -> &'static str {
@@ -59,13 +59,9 @@ impl Problem<'_> {
     /// strides and dilations 12 bits.
     pub(super) fn with_general(&self, kernel: CustomKernel, splits: usize, arguments: String) -> CustomKernel {
         let g = self.g;
-        let parts = [g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]];
-        let steps = [g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]];
-        if parts.iter().any(|&part| part > usize::from(u16::MAX)) || steps.iter().any(|&step| step >> STEP_BITS > 0) {
-            return kernel;
-        }
-        let steps = steps.iter().rev().fold(0, |all, &step| all << STEP_BITS | step as u64);
-        let window = parts.iter().rev().fold(0, |all, &part| all << 16 | part as u64);
+        let window = packed(&[g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]], 16);
+        let steps = packed(&[g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]], STEP_BITS);
+        let (Some(window), Some(steps)) = (window, steps) else { return kernel };
         let [n, h, w, c, f] = [g.n, g.h, g.w, g.c, g.f].map(|size| size as u64);
         let numbers = [n, h, w, c, f, g.ho as u64, g.wo as u64, window, g.groups as u64, splits as u64];
         let numbers = [&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat();
