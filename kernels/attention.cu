@@ -21,11 +21,25 @@ template <> struct AttentionSizes<ANY, ANY, ANY, ANY> {
           kv((int)Number<ANY, 3>(a)) {}
 };
 
+// The features of a head: number 7, or a constant.
+template <i64 DIM> struct AttentionFeatures {
+    static constexpr int dim = (int)DIM;
+    __device__ __forceinline__ constexpr AttentionFeatures() {}
+    __device__ __forceinline__ explicit AttentionFeatures(const Args&) {}
+};
+template <> struct AttentionFeatures<ANY> {
+    int dim = 0;
+    __device__ __forceinline__ constexpr AttentionFeatures() {}
+    __device__ __forceinline__ explicit AttentionFeatures(const Args& a) : dim((int)Number<ANY, 7>(a)) {}
+};
+
 // The attention of one layer. qkv [BATCH, LEN, packed] (T) has the queries of all HEADS heads, then the keys and then
 // the values of all KV heads; consecutive query heads share one key and value head. SCALE holds the bits of the float
 // factor of the scores. If THRESHOLD is not zero, probabilities whose random number is below it are dropped, and the
 // others are multiplied by the float with the bits KEPT. BATCH, LEN, HEADS, KV, THRESHOLD, KEPT and STREAM are the
-// numbers 0 to 6; a general member without dropout is compiled for the last three, as zeros.
+// numbers 0 to 6; a general member without dropout is compiled for the last three, as zeros. D is the number of
+// features of a head; if SCALE is 0, which no factor is, there are at most D, and their number and the factor are
+// numbers 7 and 8.
 //
 // A tile is TILE positions of one head. Thread (ty, tx) of 16 by 16 computes rows ty * EACH + i and columns tx + 16 j
 // of a tile of scores, and columns (tx + 16 j) CV + c of the same rows of a tile of features.
@@ -34,33 +48,38 @@ template <class T_, i64 BATCH, i64 LEN, i64 HEADS, i64 KV, int D_, bool CAUSAL_,
 struct Attend {
     using T = T_;
     static constexpr int D = D_, TILE = TILE_, THREADS = 256, EACH = TILE / 16;
-    static constexpr bool CAUSAL = CAUSAL_, ROTARY = ROTARY_, DROPS = THRESHOLD != 0;
+    static constexpr bool CAUSAL = CAUSAL_, ROTARY = ROTARY_, DROPS = THRESHOLD != 0, READS_DIM = SCALE == 0;
     // Floats of a row of features and of a row of scores in shared memory, padded so that accesses of 16 bytes to
     // consecutive rows use different banks.
     static constexpr int QUADS = ceil_div(D, 4), ROW = 4 * QUADS + 4, SCORES = TILE + 4;
     static constexpr int FEATURES = TILE * ROW;
     static constexpr int CV = D % 64 == 0 ? 4 : D % 32 == 0 ? 2 : 1, CJ = ceil_div(D, 16 * CV), HOLD = CV * CJ;
-    // Pairs of features.
-    static constexpr int HALF = D / 2;
 
     // The sizes of the layer, and what follows from them; without arguments those that the kernel is compiled for.
-    struct Sizes : AttentionSizes<BATCH, LEN, HEADS, KV> {
+    struct Sizes : AttentionSizes<BATCH, LEN, HEADS, KV>, AttentionFeatures<READS_DIM ? (i64)ANY : D> {
         using Own = AttentionSizes<BATCH, LEN, HEADS, KV>;
-        using Own::Own, Own::batch, Own::len, Own::heads, Own::kv;
+        using Features = AttentionFeatures<READS_DIM ? (i64)ANY : D>;
+        using Own::batch, Own::len, Own::heads, Own::kv, Features::dim;
+        __device__ __forceinline__ constexpr Sizes() {}
+        __device__ __forceinline__ explicit Sizes(const Args& a) : Own(a), Features(a) {}
+        // Pairs of features.
+        __device__ __forceinline__ constexpr int half() const { return dim / 2; }
         // Elements of a position of qkv and of y.
-        __device__ __forceinline__ constexpr int packed() const { return (heads + 2 * kv) * D; }
-        __device__ __forceinline__ constexpr int width() const { return heads * D; }
+        __device__ __forceinline__ constexpr int packed() const { return (heads + 2 * kv) * dim; }
+        __device__ __forceinline__ constexpr int width() const { return heads * dim; }
         // Query heads that share a key and value head.
         __device__ __forceinline__ constexpr int group() const { return heads / kv; }
         __device__ __forceinline__ constexpr int tiles_of(int positions) const { return ceil_div(len, positions); }
         __device__ __forceinline__ constexpr int tiles() const { return tiles_of(TILE); }
         __device__ __forceinline__ constexpr int rows() const { return batch * heads * len; }
         // Cosine and sine of every position and pair of features, and the blocks of so many threads that compute them.
-        __device__ __forceinline__ constexpr i64 angles() const { return ROTARY ? (i64)len * HALF : 0; }
+        __device__ __forceinline__ constexpr i64 angles() const { return ROTARY ? (i64)len * half() : 0; }
         __device__ __forceinline__ constexpr int angle_blocks(int threads) const { return ceil_div(angles(), threads); }
     };
 
+    // The factor of the scores; without arguments the one that the kernel is compiled for.
     DEV float scale() { return __uint_as_float(SCALE); }
+    DEV float scale(const Args& a) { return READS_DIM ? __uint_as_float((u32)Number<ANY, 8>(a)) : scale(); }
     DEV u32 threshold(const Args& a) { return (u32)Number<THRESHOLD, 4>(a); }
     // The factor of probabilities that are not dropped.
     DEV float kept(const Args& a) { return DROPS ? __uint_as_float((u32)Number<KEPT, 5>(a)) : 1.0f; }
@@ -69,7 +88,7 @@ struct Attend {
     DEV u32 stream(const Args& a) { return (u32)Number<STREAM, 6>(a); }
     DEV int ty() { return threadIdx.x / 16; }
     DEV int tx() { return threadIdx.x % 16; }
-    // The column of a feature in registers; columns from D on do not exist.
+    // The column of a feature in registers; columns beyond the last feature do not exist.
     DEV int column(int h) { return (tx() + 16 * (h / CV)) * CV + h % CV; }
 
     // Angles are computed in double, because positions may be large; one for each thread of a block.
@@ -78,8 +97,8 @@ struct Attend {
         if (at >= size.angles()) return;
         double sine, cosine;
         // ln 10000.
-        sincos((double)(at / max_i(HALF, 1)) * exp(-9.210340371976184 * 2.0 * (double)(at % max_i(HALF, 1)) / D), &sine,
-            &cosine);
+        const int half = max_i(size.half(), 1);
+        sincos((double)(at / half) * exp(-9.210340371976184 * 2.0 * (double)(at % half) / size.dim), &sine, &cosine);
         angles[at] = float2{(float)cosine, (float)sine};
     }
 
@@ -88,38 +107,40 @@ struct Attend {
     template <bool TURNED>
     DEV void fetch(Sizes size, float* to, const T* from, int step, int first, const float2* angles) {
         if constexpr (TURNED) {
-            for (int i = threadIdx.x; i < TILE * HALF; i += THREADS) {
-                const int row = i / HALF, pair = i % HALF, position = first + row;
+            const int half = size.half();
+            for (int i = threadIdx.x; i < TILE * half; i += THREADS) {
+                const int row = i / half, pair = i % half, position = first + row;
                 float x = 0.0f, y = 0.0f;
                 if (position < size.len) {
-                    const float2 turn = angles[(i64)position * HALF + pair];
+                    const float2 turn = angles[(i64)position * half + pair];
                     const T* at = from + (i64)position * step + pair;
-                    const float u = to_float(at[0]), v = to_float(at[HALF]);
+                    const float u = to_float(at[0]), v = to_float(at[half]);
                     x = __fmaf_rn(u, turn.x, -__fmul_rn(v, turn.y));
                     y = __fmaf_rn(u, turn.y, __fmul_rn(v, turn.x));
                 }
                 to[row * ROW + pair] = x;
-                to[row * ROW + pair + HALF] = y;
+                to[row * ROW + pair + half] = y;
             }
         } else {
-            constexpr int V = vec_width<T>(D), GROUPS = D / V;
-            for (int i = threadIdx.x; i < TILE * GROUPS; i += THREADS) {
-                const int row = i / GROUPS, col = i % GROUPS * V;
+            constexpr int V = READS_DIM ? 1 : vec_width<T>(D);
+            const int groups = size.dim / V;
+            for (int i = threadIdx.x; i < TILE * groups; i += THREADS) {
+                const int row = i / groups, col = i % groups * V;
                 Vec<T, V> found{};
                 if (first + row < size.len) found = load<T, V>(from + (i64)(first + row) * step + col);
 #pragma unroll
                 for (int j = 0; j < V; ++j) to[row * ROW + col + j] = to_float(found.v[j]);
             }
         }
-        if constexpr (D % 4 != 0) {
-            constexpr int PAD = 4 * QUADS - D;
-            for (int i = threadIdx.x; i < TILE * PAD; i += THREADS) to[i / PAD * ROW + D + i % PAD] = 0.0f;
+        if constexpr (READS_DIM || D % 4 != 0) {
+            const int dim = size.dim, pad = 4 * QUADS - dim;
+            for (int i = threadIdx.x; i < TILE * pad; i += THREADS) to[i / pad * ROW + dim + i % pad] = 0.0f;
         }
     }
     // Copies a tile of the keys and one of the values of a head; with rotary embedding, keys are rotated.
     DEV void fetch_keys(Sizes size, float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
-        fetch<ROTARY>(size, k, qkv + (size.heads + kv) * D, size.packed(), first, angles);
-        fetch<false>(size, v, qkv + (size.heads + size.kv + kv) * D, size.packed(), first, angles);
+        fetch<ROTARY>(size, k, qkv + (size.heads + kv) * size.dim, size.packed(), first, angles);
+        fetch<false>(size, v, qkv + (size.heads + size.kv + kv) * size.dim, size.packed(), first, angles);
     }
     // The same between barriers: after all threads have used the previous tiles, and visible to all of them.
     DEV void next_keys(Sizes size, float* k, float* v, const T* qkv, int kv, int first, const float2* angles) {
@@ -206,7 +227,7 @@ struct Attend {
             if (position >= size.len) continue;
 #pragma unroll
             for (int h = 0; h < HOLD; ++h)
-                if (column(h) < D) to[(i64)position * step + column(h)] = narrow<T>(f[i][h] / over[i]);
+                if (column(h) < size.dim) to[(i64)position * step + column(h)] = narrow<T>(f[i][h] / over[i]);
         }
     }
     // The same for a gradient; if TURNED, pairs are rotated back, through a tile of shared memory that no other thread
@@ -220,17 +241,18 @@ struct Attend {
             for (int i = 0; i < EACH; ++i) {
 #pragma unroll
                 for (int h = 0; h < HOLD; ++h)
-                    if (column(h) < D) tile[(ty() * EACH + i) * ROW + column(h)] = f[i][h];
+                    if (column(h) < size.dim) tile[(ty() * EACH + i) * ROW + column(h)] = f[i][h];
             }
             __syncthreads();
-            for (int i = threadIdx.x; i < TILE * HALF; i += THREADS) {
-                const int row = i / HALF, pair = i % HALF, position = first + row;
+            const int half = size.half();
+            for (int i = threadIdx.x; i < TILE * half; i += THREADS) {
+                const int row = i / half, pair = i % half, position = first + row;
                 if (position >= size.len) continue;
-                const float2 turn = angles[(i64)position * HALF + pair];
-                const float x = tile[row * ROW + pair], y = tile[row * ROW + pair + HALF];
+                const float2 turn = angles[(i64)position * half + pair];
+                const float x = tile[row * ROW + pair], y = tile[row * ROW + pair + half];
                 T* at = to + (i64)position * size.packed() + pair;
                 at[0] = narrow<T>(__fmaf_rn(x, turn.x, __fmul_rn(y, turn.y)));
-                at[HALF] = narrow<T>(__fmaf_rn(y, turn.x, -__fmul_rn(x, turn.y)));
+                at[half] = narrow<T>(__fmaf_rn(y, turn.x, -__fmul_rn(x, turn.y)));
             }
         } else {
             float one[EACH];
@@ -280,7 +302,7 @@ DEV float row_total(float v) { return warp_reduce<Sum, 16>(v); }
 template <class A> struct Attention {
     using Slots = slots::attention;
     using T = typename A::T;
-    static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
+    static constexpr int PHASES = A::ROTARY ? 2 : 1, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE;
     using Sizes = typename A::Sizes;
     static constexpr i64 WORK = 8 * Sizes().angles();
     static constexpr int blocks_of(Sizes size, int phase) {
@@ -305,7 +327,7 @@ template <class A> struct Attention {
         const float2* angles = a.at<float2>(Slots::WORK);
         const i64* counter = a.at<i64>(Slots::COUNTER);
         float *q = smem, *k = q + A::FEATURES, *v = k + A::FEATURES, *p = v + A::FEATURES;
-        A::template fetch<A::ROTARY>(size, q, qkv + head * D, size.packed(), first, angles);
+        A::template fetch<A::ROTARY>(size, q, qkv + head * size.dim, size.packed(), first, angles);
         float out[EACH][A::HOLD], most[EACH], sum[EACH];
 #pragma unroll
         for (int i = 0; i < EACH; ++i) {
@@ -329,7 +351,7 @@ template <class A> struct Attention {
                     // Queries beyond the last position attend to existing keys, so that none of their values is
                     // infinite.
                     const bool seen = key < size.len && (!A::CAUSAL || key <= query);
-                    s[i][j] = seen ? s[i][j] * A::scale() : __int_as_float(0xff800000);
+                    s[i][j] = seen ? s[i][j] * A::scale(a) : __int_as_float(0xff800000);
                     top = fmaxf(top, s[i][j]);
                 }
                 const float now = fmaxf(most[i], row_max(top)), fade = expf(most[i] - now);
@@ -350,7 +372,7 @@ template <class A> struct Attention {
             __syncthreads();
             A::add_product(p, v, out);
         }
-        T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * D;
+        T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * size.dim;
         A::put(size, y, size.width(), first, out, sum);
         if (!a.has(Slots::LSE) || A::tx() != 0) return;
 #pragma unroll
@@ -371,7 +393,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
     using Slots = slots::attention_bwd;
     using T = typename A::T;
     using Sizes = typename A::Sizes;
-    static constexpr int PHASES = SUMS ? 1 : 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE, D = A::D;
+    static constexpr int PHASES = SUMS ? 1 : 2, THREADS = A::THREADS, EACH = A::EACH, TILE = A::TILE;
     static constexpr i64 WORK = SUMS ? 0 : 8 * Sizes().angles() + 4ll * Sizes().rows();
     static constexpr int angle_blocks(Sizes size) { return size.angle_blocks(THREADS); }
     static constexpr int key_blocks(Sizes size) { return size.batch * size.kv * size.tiles(); }
@@ -403,9 +425,9 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
         const int row = block * (THREADS / 32) + threadIdx.x / 32;
         if (row >= size.rows()) return;
         const int of = row / size.len, position = row % size.len;
-        const i64 at = ((i64)(of / size.heads) * size.len + position) * size.width() + of % size.heads * D;
+        const i64 at = ((i64)(of / size.heads) * size.len + position) * size.width() + of % size.heads * size.dim;
         float sum = 0.0f;
-        for (int col = threadIdx.x % 32; col < D; col += 32)
+        for (int col = threadIdx.x % 32; col < size.dim; col += 32)
             sum += to_float(a.at<T>(Slots::DY)[at + col]) * to_float(a.at<T>(Slots::Y)[at + col]);
         sum = warp_reduce<Sum>(sum);
         if (threadIdx.x % 32 == 0) row_sums(a, size)[row] = sum;
@@ -415,22 +437,22 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
     // LANES neighbouring threads add up a row; `read` is called before the barrier after which the tile is complete,
     // and `finish` is followed by another barrier.
     struct TileSums {
-        static constexpr int LANES = THREADS / TILE, HELD = ceil_div(D, LANES);
+        static constexpr int LANES = THREADS / TILE, HELD = ceil_div(A::D, LANES);
         float y[HELD];
         DEV int row() { return threadIdx.x / LANES; }
         DEV int column(int i) { return threadIdx.x % LANES + i * LANES; }
         __device__ __forceinline__ void read(const Args& a, Sizes size, int of, int first) {
             const int position = min_i(first + row(), size.len - 1);
             const i64 place = (i64)(of / size.heads) * size.len + position;
-            const T* from = a.at<T>(Slots::Y) + place * size.width() + of % size.heads * D;
+            const T* from = a.at<T>(Slots::Y) + place * size.width() + of % size.heads * size.dim;
 #pragma unroll
-            for (int i = 0; i < HELD; ++i) y[i] = column(i) < D ? to_float(from[column(i)]) : 0.0f;
+            for (int i = 0; i < HELD; ++i) y[i] = column(i) < size.dim ? to_float(from[column(i)]) : 0.0f;
         }
-        __device__ __forceinline__ void finish(const float* dy, float* sums) const {
+        __device__ __forceinline__ void finish(Sizes size, const float* dy, float* sums) const {
             float sum = 0.0f;
 #pragma unroll
             for (int i = 0; i < HELD; ++i)
-                if (column(i) < D) sum += dy[row() * A::ROW + column(i)] * y[i];
+                if (column(i) < size.dim) sum += dy[row() * A::ROW + column(i)] * y[i];
             sum = warp_reduce<Sum, LANES>(sum);
             if (threadIdx.x % LANES == 0) sums[row()] = sum;
         }
@@ -441,7 +463,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
         const Args& a, Sizes size, int of, const float* dy, const TileSums& own, float* scores) {
         if constexpr (!SUMS) return row_sums(a, size) + (i64)of * size.len;
         float* sums = scores + TILE * A::SCORES;
-        own.finish(dy, sums);
+        own.finish(size, dy, sums);
         return sums;
     }
 
@@ -460,8 +482,8 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const bool seen = A::sees(size, query, first_key + A::tx() + 16 * j);
-                const float p = seen ? expf(s[i][j] * A::scale() - lse) : 0.0f;
-                d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale() : 0.0f;
+                const float p = seen ? expf(s[i][j] * A::scale(a) - lse) : 0.0f;
+                d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale(a) : 0.0f;
                 s[i][j] = p * by[j];
             }
         }
@@ -487,8 +509,8 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
         for (int turn = 0; turn < group * each; ++turn) {
             const int head = kv * group + turn / each, t = begin_tile + turn % each;
             __syncthreads();
-            A::template fetch<A::ROTARY>(size, q, qkv + head * D, size.packed(), t * TILE, angles);
-            A::template fetch<false>(size, g, dy + head * D, size.width(), t * TILE, angles);
+            A::template fetch<A::ROTARY>(size, q, qkv + head * size.dim, size.packed(), t * TILE, angles);
+            A::template fetch<false>(size, g, dy + head * size.dim, size.width(), t * TILE, angles);
             const int of = sample * size.heads + head;
             TileSums own;
             if constexpr (SUMS) own.read(a, size, of, t * TILE);
@@ -508,8 +530,8 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             A::add_product(p, q, dk);
         }
         T* dx = a.at<T>(Slots::DX) + (i64)sample * size.len * size.packed();
-        A::template put_gradient<A::ROTARY>(size, dx + (size.heads + kv) * D, tile * TILE, dk, angles, q);
-        A::template put_gradient<false>(size, dx + (size.heads + size.kv + kv) * D, tile * TILE, dv, angles, q);
+        A::template put_gradient<A::ROTARY>(size, dx + (size.heads + kv) * size.dim, tile * TILE, dk, angles, q);
+        A::template put_gradient<false>(size, dx + (size.heads + size.kv + kv) * size.dim, tile * TILE, dv, angles, q);
     }
 
     static __device__ __forceinline__ void of_queries(const Args& a, Sizes size, int block, float* smem) {
@@ -520,8 +542,8 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
         const T* dy = a.at<T>(Slots::DY) + (i64)sample * size.len * size.width();
         const float2* angles = a.at<float2>(Slots::WORK);
         float *k = smem, *v = k + A::FEATURES, *q = v + A::FEATURES, *g = q + A::FEATURES, *p = g + A::FEATURES;
-        A::template fetch<A::ROTARY>(size, q, qkv + head * D, size.packed(), tile * TILE, angles);
-        A::template fetch<false>(size, g, dy + head * D, size.width(), tile * TILE, angles);
+        A::template fetch<A::ROTARY>(size, q, qkv + head * size.dim, size.packed(), tile * TILE, angles);
+        A::template fetch<false>(size, g, dy + head * size.dim, size.width(), tile * TILE, angles);
         TileSums own;
         if constexpr (SUMS) own.read(a, size, of, tile * TILE);
         float dq[EACH][A::HOLD];
@@ -545,6 +567,6 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             A::add_product(p, k, dq);
         }
         T* dx = a.at<T>(Slots::DX) + (i64)sample * size.len * size.packed();
-        A::template put_gradient<A::ROTARY>(size, dx + head * D, tile * TILE, dq, angles, k);
+        A::template put_gradient<A::ROTARY>(size, dx + head * size.dim, tile * TILE, dq, angles, k);
     }
 };

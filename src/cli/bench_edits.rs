@@ -5,7 +5,8 @@
 //! The preset trains first, so that everything that the changes share exists. Each change makes one size of the
 //! preceding network slightly larger, so that this network is new: it is checked, compiled and recorded, and runs one
 //! step on the preset's data, or on one random batch if the preset names no data. With general kernels, those for small
-//! changes are compiled before each change, as the window does in the background.
+//! changes are compiled before each change, as the window does in the background. After the first network, the libraries
+//! are asked for something small, as the window does too.
 
 use super::args::BenchArgs;
 use super::error::wrong;
@@ -14,7 +15,7 @@ use super::presets::Loaded;
 use crate::exec::ReadyTimes;
 use crate::model::{Preset, Sizes};
 use crate::select::Target;
-use crate::train::{DataChoice, Session, SessionSpec, compile_for_edits};
+use crate::train::{DataChoice, Session, SessionSpec, ask_libraries, compile_for_edits};
 use serde::Serialize;
 use std::time::Instant;
 
@@ -61,6 +62,7 @@ impl Edits {
             return Err(wrong(format!("{name} has no units, filters or batch size that --edits can change")));
         }
         let (mut last, first_us) = first_step(found, args, target, found.preset.clone())?;
+        ask_libraries(target, found.preset.precision);
         let mut before = found.preset.clone();
         let mut edits = Vec::new();
         for number in 0..count {
@@ -142,6 +144,9 @@ impl InTurn {
             let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(found, args, target, found.preset.clone())?;
             let ready = session.ready_times().clone();
+            if networks.is_empty() {
+                ask_libraries(target, found.preset.precision);
+            }
             networks.push(Network { preset: found.preset.name.clone(), us: dropped + took, ready });
             last = Some(session);
         }

@@ -49,6 +49,9 @@ pub enum Kernels {
     /// Kernels that read sizes from their arguments, so that they need not be compiled for a new size. Operations run
     /// a specialised kernel only if no kernel for them has a general member.
     General,
+    /// Like [`Self::General`], for the widest classes of sizes: few kernels serve all networks, more slowly. They stand
+    /// in for general kernels that are not compiled yet.
+    Widest,
     /// [`Self::General`], until a run replaces them with [`Self::Interchangeable`] ones.
     #[serde(rename = "first-general")]
     FirstGeneral,
@@ -66,7 +69,7 @@ impl Kernels {
     /// Whether members that read their sizes are used where there are some.
     #[must_use]
     pub const fn are_general(self) -> bool {
-        matches!(self, Self::General | Self::FirstGeneral)
+        matches!(self, Self::General | Self::Widest | Self::FirstGeneral)
     }
 
     /// Whether steps with these and with the `other` kernels give the same results, bit for bit.
@@ -81,6 +84,7 @@ impl Kernels {
         match self {
             Self::Specialised => "specialised",
             Self::General => "general",
+            Self::Widest => "widest",
             Self::FirstGeneral => "first-general",
             Self::Interchangeable => "interchangeable",
         }
@@ -91,7 +95,7 @@ impl Kernels {
     /// # Errors
     /// For other names, a message.
     pub fn named(name: &str) -> Result<Self, String> {
-        let all = [Self::Specialised, Self::General, Self::FirstGeneral, Self::Interchangeable];
+        let all = [Self::Specialised, Self::General, Self::Widest, Self::FirstGeneral, Self::Interchangeable];
         let name = name.trim();
         let found = all.into_iter().find(|kind| kind.name() == name);
         found.or_else(|| name.is_empty().then(Self::default)).ok_or_else(|| {

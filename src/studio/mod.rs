@@ -56,6 +56,7 @@ pub fn run(preset: Option<PathBuf>) -> anyhow::Result<()> {
     let startup = Startup { preset, recovery, tuning, runs, tour: true, asks_system: true };
     let options = eframe::NativeOptions { viewport: window::viewport(APP_ID), ..Default::default() };
     let opened = eframe::run_native(APP_ID, options, Box::new(move |cc| Ok(Box::new(StudioApp::new(cc, &startup)?))));
+    crate::train::wait_for_libraries();
     opened.map_err(|cause| {
         let text = cause.to_string();
         let reason = reason(&text);

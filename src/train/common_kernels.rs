@@ -2,22 +2,31 @@
 //! nearly all of its kernels on the disk.
 //!
 //! A general kernel works for all sizes of its class, so that there are a few thousand of them. Which ones networks
-//! need, and how often, is found by planning random networks: a network of another origin then rarely needs a further
-//! kernel (`tests/it/edits.rs` counts them).
+//! need, and how often, is found by planning the bundled presets and random networks: a network of another origin then
+//! rarely needs a further kernel (`tests/it/edits.rs` counts them). If it does, a kernel for a wider class, of which
+//! there are fewer, usually stands in for it.
 
+use super::edits_ahead::after_small_edits;
 use crate::compile::{Options, compile};
-use crate::exec::cuda::{KernelCache, KernelSource, gpu, kernels_for_any_size};
+use crate::exec::cuda::{KernelCache, KernelForAnySize, KernelSource, gpu, kernels_for_any_size};
 use crate::model::random::{Size, random_preset};
-use crate::model::{Precision, Preset, check};
+use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
+use crate::tensor::random_words;
 use std::collections::{HashMap, HashSet};
 
-/// Networks of a group, which are planned before the first of their kernels is compiled.
+/// Random networks of a group, which are planned before the first of their kernels is compiled.
 const OF_GROUP: u64 = 250;
-/// One of this many networks is also evaluated.
+/// One of this many random networks is also evaluated.
 const EVALUATED: u64 = 4;
-/// Groups of networks: the last ones need few kernels that no earlier one needs.
-pub const KERNEL_GROUPS: u64 = 90;
+/// Groups of random networks; the last ones need few kernels that no earlier one needs.
+const RANDOM_GROUPS: u64 = 90;
+/// Groups of networks that grow from the bundled presets, which are larger than random networks.
+const GROWN_GROUPS: u64 = 16;
+/// Changes of each bundled preset in such a group, one after another.
+const CHANGES: u64 = 12;
+/// Groups of networks. The first one holds the bundled presets and small changes of them.
+pub const KERNEL_GROUPS: u64 = 1 + GROWN_GROUPS + RANDOM_GROUPS;
 
 /// The general kernels that random networks need on a machine.
 pub struct CommonKernels {
@@ -33,13 +42,13 @@ impl CommonKernels {
         Self { machine, precision, seen: HashSet::new() }
     }
 
-    /// The kernels of a group of networks that were not returned before, those that most of them need first.
+    /// The kernels of a group of networks that were not returned before, those that most of them need first, and those
+    /// that can stand in for them.
     pub fn of_group(&mut self, number: u64) -> Vec<KernelSource> {
         let mut counts: HashMap<KernelSource, usize> = HashMap::new();
-        for seed in number * OF_GROUP..(number + 1) * OF_GROUP {
-            let size = if seed % 2 == 0 { Size::SMALL } else { Size::LARGE };
-            let preset = Preset { precision: self.precision, ..random_preset(seed, size.usual()) };
-            for source in self.kernels_of(&preset, seed % EVALUATED == 0) {
+        for (preset, is_evaluated) in networks(number) {
+            let kernels = self.kernels_of(&Preset { precision: self.precision, ..preset }, is_evaluated);
+            for source in kernels.into_iter().flat_map(|(own, wider)| [Some(own), wider]).flatten() {
                 *counts.entry(source).or_default() += 1;
             }
         }
@@ -51,14 +60,62 @@ impl CommonKernels {
         found
     }
 
-    /// The general kernels of a network, each once.
-    pub fn kernels_of(&self, preset: &Preset, is_evaluated: bool) -> HashSet<KernelSource> {
-        let Some(model) = check(preset).model else { return HashSet::new() };
+    /// The general kernels of a network, with those for wider classes that can stand in for them.
+    pub fn kernels_of(&self, preset: &Preset, is_evaluated: bool) -> HashMap<KernelSource, Option<KernelSource>> {
+        let Some(model) = check(preset).model else { return HashMap::new() };
         let [train, eval] = [Options::train, Options::eval].map(|options| options(self.machine.clone()));
         let steps = [Some(train), is_evaluated.then_some(eval)];
         let plans = steps.into_iter().flatten().filter_map(|options| compile(&model, &options).ok());
-        plans.flat_map(|compiled| kernels_for_any_size(&compiled)).collect()
+        let kernels = plans.flat_map(|compiled| kernels_for_any_size(&compiled));
+        kernels.map(|KernelForAnySize { own, wider }| (own, wider)).collect()
     }
+}
+
+/// The networks of a group, and whether each is also evaluated.
+fn networks(group: u64) -> Vec<(Preset, bool)> {
+    let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
+    match group {
+        0 => {
+            let with_changes = |preset: Preset| {
+                let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
+                std::iter::once((preset, true)).chain(changed)
+            };
+            bundled.flat_map(with_changes).collect()
+        }
+        1..=GROWN_GROUPS => bundled.flat_map(|preset| grown(preset, group)).map(|grown| (grown, false)).collect(),
+        _ => {
+            let first = (group - 1 - GROWN_GROUPS) * OF_GROUP;
+            let of_seed = |seed: u64| {
+                let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
+                (random_preset(seed, size.usual()), seed.is_multiple_of(EVALUATED))
+            };
+            (first..first + OF_GROUP).map(of_seed).collect()
+        }
+    }
+}
+
+/// Networks that follow from a preset by changes of one size at a time.
+fn grown(mut preset: Preset, group: u64) -> Vec<Preset> {
+    /// Larger sizes and amounts are less usual.
+    const MOST: u64 = 1_024;
+    let mut found = Vec::new();
+    for number in 0..CHANGES {
+        let sizes = Sizes::of(&preset);
+        let Some(most) = (sizes.places.len() as u64).checked_sub(1) else { break };
+        let [which, how, by, _] = random_words(0, group as u32, number as i64, 0).map(u64::from);
+        let place = &sizes.places[(which % (most + 1)) as usize];
+        let value = match how % 4 {
+            0 => place.value + 1 + by % 16,
+            1 => place.value * (5 + by % 8) / 4,
+            2 => (place.value * 2).next_power_of_two(),
+            _ => (place.value / 2).max(1) + by % 4,
+        };
+        if let Some(changed) = sizes.changed(place, value.min(MOST)) {
+            found.push(changed.clone());
+            preset = changed;
+        }
+    }
+    found
 }
 
 /// Compiles the common kernels of a precision that are not in the cache yet, `threads` at a time, while `goes_on`

@@ -1,12 +1,13 @@
-//! Compiles kernels for changes of a network's sizes in advance.
+//! Compiles kernels for changes of a network's sizes in advance, and lets libraries answer for the first time.
 //!
 //! A general kernel works for all sizes of its class: a change of one size needs the kernels of the new class that the
 //! current class does not share. Slightly larger sizes than the current ones cover all classes.
 
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{compile_ahead, gpu};
-use crate::model::{Preset, Sizes, check};
+use crate::model::{Precision, Preset, Sizes, check};
 use crate::select::Target;
+use std::sync::{Mutex, PoisonError};
 
 /// The amounts by which sizes grow: vectors have up to eight elements, and tiles depend on the order of magnitude.
 const GROWN_BY: [u64; 5] = [1, 2, 3, 4, 8];
@@ -22,6 +23,22 @@ pub fn after_small_edits(preset: &Preset) -> impl Iterator<Item = Preset> {
         let place = &sizes.places[place];
         sizes.changed(place, place.value + GROWN_BY[by])
     })
+}
+
+/// Held while libraries are asked in advance.
+static ASKING: Mutex<()> = Mutex::new(());
+
+/// Asks the libraries of a GPU for something small, so that a changed network that needs one waits less.
+pub fn ask_libraries(machine: &Target, precision: Precision) {
+    let _asking = ASKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = machine.as_cuda().and_then(|facts| gpu(facts.ordinal).ok()) {
+        device.ask_libraries(precision);
+    }
+}
+
+/// Waits until no thread asks libraries in advance: a process should not end while a thread is inside one.
+pub fn wait_for_libraries() {
+    drop(ASKING.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
 /// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other,

@@ -1,7 +1,7 @@
 //! A thread that compiles kernels before they are needed, while a run is open.
 
 use super::common_kernels::{KERNEL_GROUPS, compile_common};
-use super::edits_ahead::compile_for_edits;
+use super::edits_ahead::{ask_libraries, compile_for_edits};
 use crate::model::Preset;
 use crate::select::Target;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub fn stop_kernels_ahead() {
     IS_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Compiles kernels for changes of a network, then those that many networks need. When this is dropped, the thread ends
-/// after its current kernels.
+/// Lets the libraries answer for the first time, compiles kernels for changes of a network, and then those that many
+/// networks need. When this is dropped, the thread ends after its current kernels.
 pub struct KernelsAhead {
     goes_on: Arc<AtomicBool>,
 }
@@ -38,6 +38,7 @@ impl KernelsAhead {
         let (preset, running) = (preset.clone(), Arc::clone(&goes_on));
         let work = move || {
             let goes_on = || running.load(Ordering::Relaxed);
+            ask_libraries(&machine, preset.precision);
             let count = compile_for_edits(&preset, &machine, goes_on);
             log::debug!("{count} kernels were compiled for changes of sizes");
             // Most processors stay free for the run and for the user.

@@ -87,7 +87,7 @@ pub use change_over::KernelsOfRun;
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
 pub use common_kernels::{CommonKernels, KERNEL_GROUPS, compile_common};
 pub use data_feed::{DataFeed, FeedPosition};
-pub use edits_ahead::{after_small_edits, compile_for_edits};
+pub use edits_ahead::{after_small_edits, ask_libraries, compile_for_edits, wait_for_libraries};
 pub use error::TrainError;
 pub use evaluate::evaluated;
 pub use file_contents::{Contents, Holding, Layout};

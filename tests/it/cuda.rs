@@ -9,7 +9,7 @@ use std::time::Instant;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, gpu, probe};
 use stepgraph::exec::{ExecError, Executor, Fault, GraphRead, ReadyTimes};
-use stepgraph::model::{BUNDLED, Bundled, Model, Precision, Preset, check, read_preset};
+use stepgraph::model::{BUNDLED, Model, Precision, Preset, check, read_preset};
 use stepgraph::select::cuda::{FAMILIES, KernelFamily, KernelFile, KernelSpec, Real, custom_kernels, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target};
 use stepgraph::train::{Session, SessionSpec};
@@ -109,14 +109,13 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
         let spec = KernelSpec::new(KernelFile::Feed, "Feed", arguments.into());
         spec.with_general(general.into(), vec![64 | 1 << 32, 8 | 1437 << 32, 5])
     };
-    let mut found: BTreeMap<_, _> =
-        beside.map(|arguments| (format!("Feed {arguments}"), feed(arguments))).into_iter().collect();
+    let feeds = beside.map(|arguments| (format!("Feed {arguments}"), feed(arguments)));
+    let mut found: BTreeMap<_, _> = feeds.into_iter().chain([("Clear".into(), clear())]).collect();
     for arguments in beside {
         let general = feed(arguments).of(Kernels::General);
         found.insert(format!("general {}", general.ty()), general);
     }
-    found.insert("Clear".into(), clear());
-    // No preset is large enough for a bit mask to replace its activations.
+    // No preset is so large that a bit mask replaces its activations.
     for t in ["bf16", "float"] {
         let signs = KernelSpec::new(KernelFile::Elementwise, "SignBits", format!("{t}, 4096"))
             .with_general(format!("{t}, ANY"), vec![4096]);
@@ -143,6 +142,9 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
                     for kernel in custom_kernels(&op.kind, real, &facts) {
                         let spec = kernel.spec;
                         let general = spec.clone().of(Kernels::General);
+                        if let Some(wider) = general.wider() {
+                            found.entry(format!("wider {} {}", spec.template, real.name())).or_insert(wider);
+                        }
                         if general.is_general() {
                             found.entry(format!("general {}", general.ty())).or_insert(general);
                         }
@@ -376,35 +378,33 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
         "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.001}, "data": {"type": "regression"}}"#;
     let names =
         "digits-mlp digits-cnn digits-residual mlp-gelu-layernorm moons-deep regression iris gpt-sums two-inputs";
-    let is_named = |bundled: &&Bundled| names.split(' ').any(|name| name == bundled.name);
-    let texts = BUNDLED.iter().filter(is_named).map(|b| b.text).chain([wide, ATTENDING]).chain(RULES);
+    let named = BUNDLED.iter().filter(|bundled| names.split(' ').any(|name| name == bundled.name));
+    let texts = named.map(|bundled| bundled.text).chain([wide, ATTENDING]).chain(RULES);
     let mut different = Vec::new();
     for text in texts {
         for precision in PRECISIONS {
             let preset = Preset { precision, ..read_preset(text).unwrap() };
-            let [general, specialised] =
-                [Kernels::General, Kernels::Interchangeable].map(|kernels| machine.clone().with_kernels(kernels));
-            let [fast, cold, warm, eager] = [
+            let [general, widest, specialised] = [Kernels::General, Kernels::Widest, Kernels::Interchangeable]
+                .map(|kernels| machine.clone().with_kernels(kernels));
+            let [fast, cold, warm, eager, wide] = [
                 (&specialised, Executor::Replay),
                 (&general, Executor::Replay),
                 (&general, Executor::Replay),
                 (&general, Executor::Eager),
+                (&widest, Executor::Replay),
             ]
             .map(|(machine, executor)| trained(&preset, machine, executor));
             let name = format!("{} in {precision:?}", preset.name);
             let stages: Vec<String> =
                 warm.2.longest().iter().take(6).map(|(stage, us)| format!("{} {us:.0}", stage.name())).collect();
+            let [fast_us, general_us, wide_us] = [fast.3, cold.3, wide.3];
+            let [fast_ms, general_ms, again_ms] = [&fast, &cold, &warm].map(|run| run.2.total_us / 1e3);
             println!(
-                "{name}: {:.1} us a step specialised, {:.1} general; ready in {:.1} ms, {:.1} ms general, {:.1} ms \
-                 again (us: {})",
-                fast.3,
-                cold.3,
-                fast.2.total_us / 1e3,
-                cold.2.total_us / 1e3,
-                warm.2.total_us / 1e3,
+                "{name}: {fast_us:.1} us a step specialised, {general_us:.1} general, {wide_us:.1} widest; ready in \
+                 {fast_ms:.1} ms, {general_ms:.1} ms general, {again_ms:.1} ms again (us: {})",
                 stages.join(", ")
             );
-            let pairs = [("general", &cold), ("again", &warm), ("eager", &eager)];
+            let pairs = [("general", &cold), ("again", &warm), ("eager", &eager), ("widest", &wide)];
             different.extend(pairs.iter().filter(|(_, run)| (&run.0, &run.1) != (&fast.0, &fast.1)).map(
                 |(what, run)| {
                     let step = run.1.iter().zip(&fast.1).position(|(a, b)| a != b);

@@ -10,6 +10,7 @@ use super::general_members::{place_tables, set_geometry};
 use super::launch::Launch;
 use super::memory::DeviceMemory;
 use super::source::KernelSource;
+use super::wider_kernels::use_wider;
 use crate::compile::Compiled;
 use crate::exec::cuda::gpu::Gpu;
 use crate::exec::error::ExecError;
@@ -49,7 +50,8 @@ impl BoundOps {
         let count = compiled.plan.program.ops.len();
         let asked: Vec<(&Compiled, usize)> = (0..count).filter(|i| wanted(*i)).map(|i| (&*compiled, i)).collect();
         let mut ready_times = ReadyTimes::default();
-        let drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
+        let mut drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
+        ready_times.of(ReadyStage::Kernels, || use_wider(&gpu, &mut drafts));
         let sources: Vec<KernelSource> = drafts.iter().flat_map(|d| d.sources()).collect();
         let mut kernels = ready_times.of(ReadyStage::Kernels, || gpu.kernels(&sources)).into_iter();
         let started = Instant::now();
@@ -144,12 +146,11 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
     std::thread::scope(|scope| {
         let compile = || -> Result<(), ExecError> {
             gpu.enter()?;
-            let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
-            let _ = gpu.kernels(&sources);
+            let _ = gpu.kernels(&sources_of(gpu, &custom)?);
             Ok(())
         };
         let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
-        let mut sources: Vec<KernelSource> = draft_all(gpu, &asking)?.iter().flat_map(|d| d.sources()).collect();
+        let mut sources = sources_of(gpu, &asking)?;
         if !asking.is_empty() {
             // The kernels that their graphs will need.
             sources.push(clear_memory().into());
@@ -162,6 +163,13 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
             Err(_) => Ok(()),
         }
     })
+}
+
+/// The sources of the kernels that operations will run.
+fn sources_of(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<KernelSource>, ExecError> {
+    let mut drafts = draft_all(gpu, ops)?;
+    use_wider(gpu, &mut drafts);
+    Ok(drafts.iter().flat_map(|drafts| drafts.sources()).collect())
 }
 
 /// Compiles the custom kernels of a step that are not in the cache yet, one after the other, as long as `goes_on`, and

@@ -128,12 +128,19 @@ fn draft(gpu: &Gpu, compiled: &Compiled, index: usize) -> Result<Drafts, ExecErr
     Ok(Drafts { calls: vec![Draft::Kernel(Arc::new(kernel.spec))], stood_in })
 }
 
+/// A kernel for any size, and the one for a wider class of sizes that can stand in for it.
+pub struct KernelForAnySize {
+    pub own: KernelSource,
+    pub wider: Option<KernelSource>,
+}
+
 /// The kernels for any size that a plan needs, without a device: those that it chose, those that follow the products of
 /// libraries if these compute no epilogue, and the feeds of its type.
 #[must_use]
-pub fn kernels_for_any_size(compiled: &Compiled) -> Vec<KernelSource> {
+pub fn kernels_for_any_size(compiled: &Compiled) -> Vec<KernelForAnySize> {
     let program = &compiled.plan.program;
-    let mut found = any_feeds(program.value(program.samples()).dtype);
+    let feeds = any_feeds(program.value(program.samples()).dtype).into_iter();
+    let mut found: Vec<_> = feeds.map(|own| KernelForAnySize { own, wider: None }).collect();
     for (op, choice) in program.ops.iter().zip(&compiled.selection.choices) {
         let kernels: Vec<_> = match choice.variant {
             Variant::Cuda(cuda::Route::Own(number)) => vec![custom_kernel(&op.kind, compiled, op, Some(number))],
@@ -142,9 +149,13 @@ pub fn kernels_for_any_size(compiled: &Compiled) -> Vec<KernelSource> {
                 passes.iter().map(|(kind, _)| custom_kernel(kind, compiled, op, None)).collect()
             }
         };
-        found.extend(kernels.into_iter().flatten().map(|kernel| KernelSource::from(kernel.spec)));
+        let with_wider = |CustomKernel { spec, .. }: CustomKernel| KernelForAnySize {
+            wider: spec.wider().map(KernelSource::from),
+            own: KernelSource::from(spec),
+        };
+        found.extend(kernels.into_iter().flatten().map(with_wider));
     }
-    found.retain(KernelSource::is_for_any_size);
+    found.retain(|kernel| kernel.own.is_for_any_size());
     found
 }
 

@@ -7,6 +7,7 @@ use super::libraries::Libraries;
 use super::source::KernelSource;
 use super::stream::stream_of_thread;
 use crate::exec::cuda::probe::{DeviceInfo, probe};
+use crate::model::Precision;
 use crate::select::{CudaFacts, Kernels, Target};
 use cudarc::driver::{result, sys};
 use std::collections::HashMap;
@@ -99,6 +100,7 @@ impl Gpu {
         let note = match self.members {
             Kernels::Specialised => "",
             Kernels::General => ", general kernels",
+            Kernels::Widest => ", widest kernels",
             Kernels::FirstGeneral => ", general kernels first",
             Kernels::Interchangeable => ", interchangeable kernels",
         };
@@ -158,6 +160,14 @@ impl Gpu {
         self.libraries.prepare_all(all);
     }
 
+    /// Asks each library for the plan of something small in this precision, so that the next answers come soon.
+    pub fn ask_libraries(&self, precision: Precision) {
+        match self.enter() {
+            Ok(()) => self.libraries.ask_once(precision.into()),
+            Err(why) => log::debug!("the libraries are not asked: {why}"),
+        }
+    }
+
     const fn arch(&self) -> Arch {
         Arch(self.info.capability.0, self.info.capability.1)
     }
@@ -168,6 +178,11 @@ impl Gpu {
     /// For each source, why its kernel is not available.
     pub(super) fn kernels(&self, sources: &[KernelSource]) -> Vec<FoundKernel> {
         self.kernels.get(self.arch(), sources)
+    }
+
+    /// For each source, whether its kernel is loaded or on the disk.
+    pub(super) fn has_kernels(&self, sources: &[KernelSource]) -> Vec<bool> {
+        self.kernels.has(self.arch(), sources)
     }
 
     /// Compiles the kernels that are neither loaded nor on the disk, and writes them to the disk, `threads` at a time,

@@ -153,6 +153,17 @@ impl KernelStore {
         found.into_iter().map(|found| found.unwrap_or_else(|| Err("the kernel was not compiled".into()))).collect()
     }
 
+    /// For each source, whether its kernel is loaded or on the disk.
+    pub(super) fn has(&self, arch: Arch, sources: &[KernelSource]) -> Vec<bool> {
+        let is_loaded: Vec<bool> = {
+            let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+            sources.iter().map(|source| loaded.by_source.contains_key(source)).collect()
+        };
+        let (cache, compiler) = (KernelCache::of_user(), compiler_and_options(arch));
+        let is_cached = |source| cache.as_ref().is_some_and(|cache| cache.seems_to_hold(&key_of(&compiler, source)));
+        sources.iter().zip(is_loaded).map(|(source, is_loaded)| is_loaded || is_cached(source)).collect()
+    }
+
     /// The kernel of one source.
     ///
     /// # Errors

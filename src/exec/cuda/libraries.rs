@@ -1,10 +1,10 @@
 //! The libraries of one GPU, cuBLASLt and cuDNN, with the plans that they have made.
 
 use super::cublaslt::{Lt, LtPlan};
-use super::cudnn::{ConvKind, Dnn, DnnPlan, PlanRequest};
+use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused, PlanRequest};
 use super::error::CudaError;
 use crate::exec::cuda::probe::Probe;
-use crate::ops::Gemm;
+use crate::ops::{ConvGeometry, Gemm, Trans};
 use crate::select::cuda::{Real, dnn_offers};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -113,6 +113,43 @@ impl Libraries {
         };
         // A thread that needs plans that another thread is preparing waits for them.
         cell.get_or_init(|| self.ask_for_plans(&wanted)).clone()
+    }
+
+    /// Asks each library for the plan of something small. The first answer takes a library a tenth of a second or more,
+    /// further ones a few milliseconds.
+    pub(super) fn ask_once(&self, real: Real) {
+        const SIDE: usize = 64;
+        let gemm = Gemm::plain(SIDE, SIDE, SIDE, Trans::Nn);
+        let product = LtRequest { gemm, real, workspace_limit_bytes: 0, number: 0 };
+        if self.has_lt
+            && let Err(why) = self.lt_plan(&product)
+        {
+            log::debug!("cuBLASLt has no plan for a small product: {why}");
+        }
+        let (one, image) = ([1, 1], [SIDE / 8; 2]);
+        let geometry = ConvGeometry {
+            n: SIDE,
+            h: image[0],
+            w: image[1],
+            c: SIDE,
+            f: SIDE,
+            kernel: [3, 3],
+            stride: one,
+            padding: one,
+            dilation: one,
+            groups: 1,
+            ho: image[0],
+            wo: image[1],
+        };
+        for kind in [ConvKind::Forward, ConvKind::BwdX, ConvKind::BwdW] {
+            let fused = Fused::default();
+            let wanted = PlanRequest { kind, geometry, real, fused, workspace_limit_bytes: 1 << 25, max: 1 };
+            if self.has_dnn
+                && let Err(why) = self.plans(&wanted)
+            {
+                log::debug!("cuDNN has no plan for a small convolution: {why}");
+            }
+        }
     }
 
     /// Queries cuDNN. Several threads do so at once, each with its own handle, because some plans must be compiled.

@@ -26,6 +26,7 @@
 //! | `clear_nodes` | kernels that zero memory in place of the copy engine |
 //! | `launch` | one launch of a recording |
 //! | `general_members` | the geometry of kernels that read their sizes |
+//! | `wider_kernels` | kernels for wider classes, in place of those that are not compiled |
 //! | `bound_ops` | the operations of a step, bound to its memory |
 //! | `extents` | the bytes that operations read and write |
 //! | `horizontal_fusion` | operations that share a launch |
@@ -107,13 +108,14 @@ mod step;
 mod stream;
 mod timing;
 mod transfers;
+mod wider_kernels;
 
 pub(in crate::exec) use backend::CudaBackend;
 pub use bound_ops::{compile_ahead, compile_for, prefetch};
 pub use ceilings::GpuCeilings;
 pub use compile_workers::{compile_for_another, may_start_compilers};
 pub use compiler::{Arch, compile_source};
-pub use draft::kernels_for_any_size;
+pub use draft::{KernelForAnySize, kernels_for_any_size};
 pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};

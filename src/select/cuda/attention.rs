@@ -2,7 +2,7 @@
 
 use super::elementwise::{dropout_scale, scale_bits};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};
-use crate::select::cuda::custom::{CustomKernel, general};
+use crate::select::cuda::custom::{CustomKernel, general_or_wider};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -18,6 +18,9 @@ const PHASE_US: f64 = 1.5;
 
 /// The largest number of tiles of a head for which a gradient computes the sums of its queries tile by tile.
 const FEW_TILES: usize = 4;
+
+/// The smallest number of features of a head for which members for wider classes have memory.
+const LEAST_FEATURES: usize = 16;
 
 /// The smallest tile.
 const LEAST_TILE: usize = 16;
@@ -45,21 +48,21 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, spec: KernelSpec, any: String, is_one_phase: bool, rate: f64| {
+    let code = |tail: String, spec: KernelSpec, any: [String; 2], is_one_phase: bool, rate: f64| {
         let kernel = CustomKernel {
             tail: format!("{}_{tail}_v0", real.name()),
             spec,
             work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
             cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
         };
-        general(kernel, any, &numbers(g))
+        general_or_wider(kernel, any, &numbers(g))
     };
     let plain = |tile: usize, rate: f64| {
-        let [own, any] = shapes(g, real, tile);
+        let [own, any @ ..] = shapes(g, real, tile);
         let (template, any, is_one_phase) = if is_backward {
             // A gradient whose heads have few tiles has the sums of its queries in shared memory.
             let has_sums = !g.rotary && g.positions.div_ceil(tile) <= FEW_TILES;
-            ("AttentionBwd", format!("{any}, {has_sums}"), has_sums)
+            ("AttentionBwd", any.map(|any| format!("{any}, {has_sums}")), has_sums)
         } else {
             ("Attention", any, !g.rotary)
         };
@@ -77,11 +80,17 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     if mma_supports(g, real, gpu).is_ok() {
         let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
         let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
-        let [own, any] =
+        let [own, any, _] =
             shapes(g, real, tile).map(|shape| format!("AttendMma<{shape}, {warps}, {streamed}, {buffers}>"));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
         let spec = KernelSpec::new(KernelFile::AttentionMma, template, own);
-        out.push(code(format!("mma{}x{streamed}", 16 * warps), spec, any, !g.rotary && !is_backward, rate));
+        out.push(code(
+            format!("mma{}x{streamed}", 16 * warps),
+            spec,
+            [any.clone(), any],
+            !g.rotary && !is_backward,
+            rate,
+        ));
     }
     out
 }
@@ -118,31 +127,43 @@ const fn has_few_rows(g: &AttentionGeometry) -> bool {
 }
 
 /// The C++ types of an attention for a specialised and for a general member, with the tile of the kernels in floats.
-fn shapes(g: &AttentionGeometry, real: Real, tile: usize) -> [String; 2] {
+/// The last type is that of a wider class, which reads the features of a head and the factor of the scores.
+fn shapes(g: &AttentionGeometry, real: Real, tile: usize) -> [String; 3] {
     let AttentionGeometry { batch, positions, heads, kv_heads, head_dim, causal, rotary, dropout, stream } = *g;
     let (threshold, kept, any) = if g.has_dropout() {
         (dropout_threshold(dropout.get()), dropout_scale(dropout.get()), "ANY")
     } else {
         (0, "0u".to_owned(), "0u")
     };
-    let of = |sizes: String, drops: String| {
-        let scale = (g.scale() as f32).to_bits();
-        format!("Attend<{}, {sizes}, {head_dim}, {causal}, {rotary}, {scale:#010x}u, {drops}, {tile}>", real.cpp())
+    let of = |sizes: &str, features: usize, scale: u32, drops: &str| {
+        let t = real.cpp();
+        format!("Attend<{t}, {sizes}, {features}, {causal}, {rotary}, {scale:#010x}u, {drops}, {tile}>")
     };
+    let (sizes, drops) =
+        (format!("{batch}, {positions}, {heads}, {kv_heads}"), format!("{threshold}u, {kept}, {stream}u"));
+    let (any_sizes, any_drops) = ("ANY, ANY, ANY, ANY", format!("{any}, {any}, {any}"));
+    let scale = scale_number(g) as u32;
     [
-        of(format!("{batch}, {positions}, {heads}, {kv_heads}"), format!("{threshold}u, {kept}, {stream}u")),
-        of("ANY, ANY, ANY, ANY".to_owned(), format!("{any}, {any}, {any}")),
+        of(&sizes, head_dim, scale, &drops),
+        of(any_sizes, head_dim, scale, &any_drops),
+        of(any_sizes, head_dim.next_power_of_two().max(LEAST_FEATURES), 0, &any_drops),
     ]
 }
 
-/// The numbers of general members; without dropout, those of dropout are zero.
-fn numbers(g: &AttentionGeometry) -> [u64; 7] {
+/// The bits of the factor of the scores, which is never zero.
+fn scale_number(g: &AttentionGeometry) -> u64 {
+    u64::from((g.scale() as f32).to_bits())
+}
+
+/// The numbers of general members; without dropout, those of dropout are zero. Only members for wider classes read the
+/// last two.
+fn numbers(g: &AttentionGeometry) -> [u64; 9] {
     let [samples, positions, heads, kv_heads] = [g.batch, g.positions, g.heads, g.kv_heads].map(|n| n as u64);
     let [threshold, kept, stream] = match g.dropout.get() {
         rate if g.has_dropout() => [dropout_threshold(rate), scale_bits(rate), g.stream].map(u64::from),
         _ => [0; 3],
     };
-    [samples, positions, heads, kv_heads, threshold, kept, stream]
+    [samples, positions, heads, kv_heads, threshold, kept, stream, g.head_dim as u64, scale_number(g)]
 }
 
 /// The positions of a tile: the largest number for which five tiles fit into the shared memory of a block on every GPU.
@@ -244,7 +265,7 @@ mod tests {
             found.map(|spec| (spec.ty(), spec.numbers().to_vec())).collect::<Vec<_>>()
         };
         let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, ANY, ANY, ANY, 64>";
-        let numbers = vec![2, 70, 4, 2, 1 << 31, 0x4000_0000, 3];
+        let numbers = vec![2, 70, 4, 2, 1 << 31, 0x4000_0000, 3, 16, 0x3e80_0000];
         assert_eq!(
             general(g, false),
             [
@@ -262,7 +283,10 @@ mod tests {
         // Without dropout, and with more tiles than a gradient in one phase has.
         let long = AttentionGeometry { positions: 257, dropout: Scalar::new(0.0), ..g };
         let shape = "Attend<bf16, ANY, ANY, ANY, ANY, 16, false, false, 0x3e800000u, 0u, 0u, 0u, 64>";
-        assert_eq!(general(long, true)[0], (format!("AttentionBwd<{shape}, false>"), vec![2, 257, 4, 2, 0, 0, 0]));
+        assert_eq!(
+            general(long, true)[0],
+            (format!("AttentionBwd<{shape}, false>"), vec![2, 257, 4, 2, 0, 0, 0, 16, 0x3e80_0000])
+        );
         // The angles of rotary embedding need two phases.
         assert!(general(AttentionGeometry { rotary: true, ..g }, true)[0].0.ends_with(", 64>, false>"));
         assert!(general(AttentionGeometry { batch: 1 << 9, positions: 1 << 20, ..g }, true).is_empty());

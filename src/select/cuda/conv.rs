@@ -329,7 +329,8 @@ impl Problem<'_> {
         };
         let any = self.any_product(splits);
         let (of_splits, any_ends) = (any_splits(splits), format!("{}, {}", self.accumulate, self.any_end()));
-        self.with_general(kernel, splits, format!("{kind}, {math}, {number}, {any}, {shape}, {of_splits}, {any_ends}"))
+        let any = any.map(|any| format!("{kind}, {math}, {number}, {any}, {shape}, {of_splits}, {any_ends}"));
+        self.with_general(kernel, splits, any)
     }
 
     /// The kernel without tiles, for groups of few channels.
@@ -347,7 +348,8 @@ impl Problem<'_> {
             let splits = positions.div_ceil(positions.div_ceil(wanted));
             let spec = spec("ConvDirectBwdW", format!("{number}, {geometry}, {splits}, {}", self.accumulate));
             let any = self.any_geometry([1, 1, 1, self.added(splits)], false);
-            let any = format!("{number}, {any}, {}, {}, {}", any_splits(splits), self.accumulate, k.min(9));
+            let rest = format!("{}, {}, {}", any_splits(splits), self.accumulate, k.min(9));
+            let any = any.map(|any| format!("{number}, {any}, {rest}"));
             // Lanes beyond the last filter do no useful work.
             let padded = products / g.f as f64 * g.f.next_multiple_of(32) as f64;
             (splits, spec, any, padded / (1.2e6 * full) + if splits > 1 { LAUNCH_US } else { 0.0 })
@@ -356,7 +358,8 @@ impl Problem<'_> {
             let spec = spec("ConvDirect", format!("{kind}, {number}, {geometry}, {}", epilogue_type(&self.epilogue)));
             let is_depthwise = group_c == 1 && g.f == g.groups;
             let width = if is_depthwise { copy_width(g.c, self.real.size()).min(4) } else { 1 };
-            let any = format!("{kind}, {number}, {}, {}", self.any_geometry([width, 1, 1, 1], false), self.any_end());
+            let any = self.any_geometry([width, 1, 1, 1], false);
+            let any = any.map(|any| format!("{kind}, {number}, {any}, {}", self.any_end()));
             (1, spec, any, products / (1.5e6 * full))
         };
         let kernel = CustomKernel {

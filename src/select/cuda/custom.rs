@@ -1,6 +1,6 @@
 //! A custom kernel as a candidate, and the text of values in its C++ type.
 
-use super::spec::KernelSpec;
+use super::spec::{GeneralMember, KernelSpec};
 use crate::model::Activation;
 use crate::ops::Trans;
 
@@ -20,6 +20,13 @@ pub struct CustomKernel {
 #[must_use]
 pub fn general(kernel: CustomKernel, arguments: String, numbers: &[u64]) -> CustomKernel {
     CustomKernel { spec: kernel.spec.with_general(arguments, numbers.to_vec()), ..kernel }
+}
+
+/// Like [`general`], with the arguments of a member for a wider class.
+#[must_use]
+pub fn general_or_wider(kernel: CustomKernel, [own, wider]: [String; 2], numbers: &[u64]) -> CustomKernel {
+    let member = GeneralMember::new(own, numbers.to_vec()).with_wider(wider);
+    CustomKernel { spec: kernel.spec.with_general_member(member), ..kernel }
 }
 
 /// The name of an activation in the kernels' sources.

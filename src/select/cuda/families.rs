@@ -52,7 +52,17 @@ const ROWS: &str = "type, vectors";
 const TABLE: &[&str] = &["rows", "vocabulary", "units"];
 /// What general members of attention are compiled for, and what they read.
 const ATTEND: &str = "type, features of a head, causal or not, rotary or not, dropout or not, tiles";
-const SAMPLES: &[&str] = &["samples", "positions", "heads", "heads of keys and values", "threshold", "scale", "stream"];
+const SAMPLES: &[&str] = &[
+    "samples",
+    "positions",
+    "heads",
+    "heads of keys and values",
+    "threshold",
+    "scale",
+    "stream",
+    "features of a head",
+    "factor of the scores",
+];
 /// What general members of recurrences are compiled for, and what they read.
 const WALK: &str = "type, cell, threads, their weights and samples";
 const WALK_NUMBERS: &[&str] = &["samples", "positions", "units", "direction, one or both, last state or all"];

@@ -391,15 +391,16 @@ impl Way {
             Unit::Mma { down, across } => ("mma", "GemmMma", format!("{}, ", real.cpp()), [down, across]),
         };
         let tile = format!("{rows}, {cols}, {stretch}, {down}, {across}, {groups}");
-        let (any_split, widths) = (if split == 1 { "1" } else { "ANY" }, widths(gemm, real));
-        let general = format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true));
+        let any_split = if split == 1 { "1" } else { "ANY" };
+        let [general, wider] = [widths(gemm, real), "1, 1, 1".to_owned()]
+            .map(|widths| format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true)));
+        let general = GeneralMember::new(general, product.numbers(split)).with_wider(wider);
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
         let suffix = if split == 1 { String::new() } else { format!("_split{split}") };
         let constants = product.constants().to_vec();
         CustomKernel {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
-            spec: spec
-                .with_general_member(GeneralMember::new(general, product.numbers(split)).with_last_table(constants)),
+            spec: spec.with_general_member(general.with_last_table(constants)),
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
             cost_us: cost_us + product.stepping_us(),
         }

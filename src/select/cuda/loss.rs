@@ -6,7 +6,7 @@ use crate::model::losses::PointFn;
 use crate::ops::{self, OpKind, Scalar};
 use crate::select::cuda::custom::{CustomKernel, act_number, any_act, any_bits, cpp_act, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{KernelFile, KernelSpec, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Bytes that one multiprocessor alone moves in a microsecond.
@@ -135,12 +135,11 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
             + (blocks * features * classes * real.size()) as f64 / BYTES_PER_US;
         let arguments =
             format!("{t}, {rows}, {features}, {classes}, {own}, {act}, {saved_is_input}, {kept}, {each}, {threads}");
-        let general = format!(
-            "{t}, ANY, ANY, {}, {any}, {}, {saved_is_input}, (u32)ANY, {each}, {threads}, {}, ANY, 1",
-            rounded_classes(classes),
-            any_act(act_grad),
-            features.div_ceil(threads)
-        );
+        let general = |classes: usize, features: usize| {
+            let rest = format!("{saved_is_input}, (u32)ANY, {each}, {threads}, {features}, ANY, 1");
+            format!("{t}, ANY, ANY, {classes}, {any}, {}, {rest}", any_act(act_grad))
+        };
+        let of_thread = features.div_ceil(threads);
         let numbers = vec![
             rows as u64,
             features as u64,
@@ -149,7 +148,9 @@ fn dense(real: Real, kind: &OpKind, multiprocessors: usize) -> Vec<CustomKernel>
             classes as u64,
             act_number(act_grad),
         ];
-        let spec = small("DenseCe", arguments, true).with_general(general, numbers);
+        let member = GeneralMember::new(general(rounded_classes(classes), of_thread), numbers)
+            .with_wider(general(wide, of_thread.next_power_of_two()));
+        let spec = small("DenseCe", arguments, true).with_general_member(member);
         out.push(code(real, &format!("rows{each}x{threads}"), spec, 0, cost));
     }
     out.sort_by(|a, b| b.cost_us.total_cmp(&a.cost_us));

@@ -4,7 +4,7 @@ use super::elementwise::vec_width;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::model::Activation;
 use crate::ops::{self, GradientPart, OpKind, Scalar};
-use crate::select::cuda::custom::{CustomKernel, act_number, any_act, cpp_act, cpp_bits, general};
+use crate::select::cuda::custom::{CustomKernel, act_number, any_act, cpp_act, cpp_bits, general, general_or_wider};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -105,8 +105,8 @@ impl Shape {
             few @ 0..4 => few.max(2 * self.multiprocessors / across).max(1),
             many => many,
         };
-        // Each thread has at least two rows and merges at most 32 chunks.
-        let down = down.min(self.rows.div_ceil(2 * ty)).min(32 * (threads / (tx * vector))).min(most).max(1);
+        // Each thread has at least two rows and merges few chunks.
+        let down = down.min(self.rows.div_ceil(2 * ty)).min(MOST_MERGES * (threads / (tx * vector))).min(most).max(1);
         let rows = self.rows.div_ceil(down);
         let rows = rows.next_multiple_of(if rows >= 16 * ty { 4 * ty } else { ty });
         Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
@@ -145,6 +145,14 @@ const fn at_most(a: usize, b: usize) -> usize {
 /// The template argument for a constant that a general member reads.
 const ANY_BITS: &str = "(u64)ANY";
 
+/// Chunks that a thread merges at most, and rows that it holds at most, without and with a gradient.
+const MOST_MERGES: usize = 32;
+const MOST_ROWS: usize = 8;
+const MOST_GRADIENT_ROWS: usize = 4;
+/// Elements of a row that a thread holds at most, without and with a gradient.
+const MOST_COLUMNS: usize = 32;
+const MOST_GRADIENT_COLUMNS: usize = 16;
+
 /// The capacity of a thread of a general member: `most`, rounded up to a power of two.
 const fn rounded(most: usize) -> usize {
     most.next_power_of_two()
@@ -175,13 +183,13 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let (v, any) = (shape.vector(), format!("{ANY_BITS}, {ANY_BITS}, ANY"));
     let numbers = [rows as u64, cols as u64, chunk as u64, first, second, act_number(act)];
     let merges = rounded(rows.div_ceil(chunk).div_ceil(threads / (tx * v)));
-    let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {v}, {merges}");
-    out = out.into_iter().map(|kernel| general(kernel, arguments.clone(), &numbers)).collect();
-    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(8, 2) {
+    let arguments = [merges, MOST_MERGES].map(|n| format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {v}, {n}"));
+    out = out.into_iter().map(|kernel| general_or_wider(kernel, arguments.clone(), &numbers)).collect();
+    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(MOST_ROWS, 2) {
         let ty = ("BatchNormSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
-        let held = rounded(rows.div_ceil(threads / tx));
-        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}");
-        out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
+        let arguments = [rounded(rows.div_ceil(threads / tx)), MOST_ROWS]
+            .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}"));
+        out.push(general_or_wider(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out
 }
@@ -217,11 +225,11 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let any = format!("{}, {accumulate}", any_act(act_grad));
     let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {}", shape.vector());
     let mut out = vec![general(shape.code("chunks", ty, work_bytes, cost_us), arguments, &numbers)];
-    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(4, reads + 1) {
+    if let Some(Small { vector, tx, threads, cost_us }) = shape.small(MOST_GRADIENT_ROWS, reads + 1) {
         let ty = ("BatchNormBwdSmall", format!("{t}, {rows}, {cols}, {vector}, {tx}, {threads}, {last}"));
-        let held = rounded(rows.div_ceil(threads / tx));
-        let arguments = format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}");
-        out.push(general(shape.code("small", ty, 0, cost_us), arguments, &numbers));
+        let arguments = [rounded(rows.div_ceil(threads / tx)), MOST_GRADIENT_ROWS]
+            .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}"));
+        out.push(general_or_wider(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
     out
 }
@@ -242,7 +250,7 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
         let lanes = groups.div_ceil(2).next_power_of_two().clamp(64, 1024);
         (lanes, lanes)
     };
-    let is_held = groups.div_ceil(per_row) * shape.vector() <= 32;
+    let is_held = groups.div_ceil(per_row) * shape.vector() <= MOST_COLUMNS;
     // Rows that do not fit registers are read for each of their statistics and for the output, which is written.
     let passes = if is_held { 2 } else { 4 - usize::from(rms) };
     let last = row_arguments(cpp_bits(eps.get()), rms);
@@ -250,9 +258,9 @@ fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
     let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(passes));
     let (t, v) = (real.cpp(), shape.vector());
     // The number of groups of a thread matters only if it holds them in registers.
-    let held = rounded(if is_held { groups.div_ceil(per_row) } else { 64 });
-    let arguments = format!("{t}, ANY, ANY, {per_row}, {threads}, {ANY_BITS}, {rms}, {v}, {held}");
-    general(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
+    let held = if is_held { [rounded(groups.div_ceil(per_row)), MOST_COLUMNS / v] } else { [64; 2] };
+    let arguments = held.map(|held| format!("{t}, ANY, ANY, {per_row}, {threads}, {ANY_BITS}, {rms}, {v}, {held}"));
+    general_or_wider(kernel, arguments, &[rows as u64, cols as u64, eps.get().to_bits()])
 }
 
 /// Only the gradients of parameters: a block sums a few columns, as wide as the smallest memory transaction.
@@ -287,7 +295,7 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     // Blocks that sum columns process their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     let (numbers, whole) = ([rows as u64, cols as u64], format!("{}, {}, {vector}", op.accumulate, op.rms));
-    let is_held = groups.div_ceil(per_row) * vector <= 16;
+    let is_held = groups.div_ceil(per_row) * vector <= MOST_GRADIENT_COLUMNS;
     if op.part == GradientPart::Input {
         // As many as small products have, so that they may share a launch.
         let threads = if cols <= 512 { 256 } else { threads };
@@ -295,7 +303,9 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
         let rest = |held: usize| format!("{per_row}, {tx}, {threads}, 1, {whole}, {held}, {part}");
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {}", rest(held)));
         let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(3));
-        return vec![general(kernel, format!("{t}, ANY, ANY, {}", rest(rounded(held))), &numbers)];
+        let widest = if is_held { MOST_GRADIENT_COLUMNS / vector } else { 1 };
+        let arguments = [rounded(held), widest].map(|held| format!("{t}, ANY, ANY, {}", rest(held)));
+        return vec![general_or_wider(kernel, arguments, &numbers)];
     }
     if !is_held {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
@@ -310,15 +320,15 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
     let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * LAUNCH_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
-    let held = rounded(groups.div_ceil(per_row));
-    let arguments = format!("{t}, ANY, ANY, {per_row}, ANY, {threads}, {whole}, {held}");
+    let held = [rounded(groups.div_ceil(per_row)), MOST_GRADIENT_COLUMNS / vector];
+    let arguments = held.map(|held| format!("{t}, ANY, ANY, {per_row}, ANY, {threads}, {whole}, {held}"));
     let chunked = [numbers[0], numbers[1], chunk as u64];
-    let mut out = vec![general(shape.code("chunks", ty, work_bytes, cost_us), arguments, &chunked)];
+    let mut out = vec![general_or_wider(shape.code("chunks", ty, work_bytes, cost_us), arguments, &chunked)];
     if rows <= 1_024 && rows * cols <= 1 << 20 {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {per_row}, {tx}, {threads}, 1, {last}"));
         let kernel = shape.code("small", ty, 0, LAUNCH_US + columns_us(threads) + shape.move_us(5));
-        let arguments = format!("{t}, ANY, ANY, {per_row}, {tx}, {threads}, 1, {whole}, {held}");
-        out.push(general(kernel, arguments, &numbers));
+        let arguments = held.map(|held| format!("{t}, ANY, ANY, {per_row}, {tx}, {threads}, 1, {whole}, {held}"));
+        out.push(general_or_wider(kernel, arguments, &numbers));
     }
     out
 }

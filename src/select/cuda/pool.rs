@@ -3,7 +3,7 @@
 use super::elementwise::{row_chunks, row_sum_us, vec_width, width_name};
 use super::speed::{BYTES_PER_US, LAUNCH_US};
 use crate::ops::{self, OpKind, PoolGeometry};
-use crate::select::cuda::custom::{CustomKernel, general, packed};
+use crate::select::cuda::custom::{CustomKernel, general, general_or_wider, packed};
 use crate::select::cuda::real::Real;
 use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
@@ -72,13 +72,15 @@ fn windows(name: &'static str, g: &PoolGeometry, real: Real, index: usize) -> Ve
     let is_maximum = name.starts_with("Max");
     let is_usual =
         USUAL.iter().any(|(usual, of_maxima)| *usual == (g.size, g.stride, g.padding) && (is_maximum || !of_maxima));
-    let any_window = if is_usual { window } else { ["ANY"; 6].join(", ") };
-    let any =
-        format!("{t}, ANY, ANY, ANY, ANY, {any_window}, ANY, ANY, {v}, {padded}, {disjoint}, {}", index_bytes(g) > 1);
+    let any = |window: &str, padded: bool| {
+        format!("{t}, ANY, ANY, ANY, ANY, {window}, ANY, ANY, {v}, {padded}, {disjoint}, {}", index_bytes(g) > 1)
+    };
+    let every_window = ["ANY"; 6].join(", ");
+    let own = any(if is_usual { &window } else { &every_window }, padded);
     let (window, padding) = (packed(&[kh, kw, sh, sw], 16), packed(&[ph, pw], 16));
     let (Some(window), Some(padding)) = (window, padding) else { return vec![code] };
     let sizes = [n, h, w, c, ho, wo].map(|n| n as u64);
-    vec![general(code, any, &[&sizes[..], &[window, padding]].concat())]
+    vec![general_or_wider(code, [own, any(&every_window, !disjoint)], &[&sizes[..], &[window, padding]].concat())]
 }
 
 fn global(real: Real, n: usize, hw: usize, c: usize, gpu: &CudaFacts) -> Vec<CustomKernel> {

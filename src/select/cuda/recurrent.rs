@@ -5,7 +5,7 @@
 //! position: there are never more blocks than multiprocessors, so that all are resident. Otherwise blocks read the
 //! weight from memory.
 
-use super::custom::{CustomKernel, general};
+use super::custom::{CustomKernel, general_or_wider};
 use super::real::Real;
 use super::spec::{KernelFile, KernelSpec};
 use super::speed::LAUNCH_US;
@@ -156,10 +156,12 @@ impl Walk<'_> {
         kernel.tail = format!("{}{units}x{slices}x{samples}_v0", kernel.tail);
         kernel.cost_us += self.held_us(d);
         let (threads, quads) = (rounded_threads(self.threads(d)), rounded_quads(self.quads(d)));
+        let any = |threads: usize, quads: usize| format!("{}, {arguments}, {threads}, {quads}", self.shape(true));
+        let wider = any(threads.next_multiple_of(256.min(threads)), quads.next_power_of_two());
         let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
         let flags = u64::from(reverse) | u64::from(bidirectional) << 1 | u64::from(last) << 2;
         let sizes = [batch as u64, positions as u64, units as u64, flags];
-        Some(general(kernel, format!("{}, {arguments}, {threads}, {quads}", self.shape(true)), &sizes))
+        Some(general_or_wider(kernel, [any(threads, quads), wider], &sizes))
     }
 
     /// Groups of four numbers of a sum for each thread.

@@ -109,6 +109,9 @@ pub struct Table {
 pub struct GeneralMember {
     /// The template's arguments, with `ANY` for numbers that are read.
     pub arguments: String,
+    /// The arguments of a member for a wider class, which reads the same numbers and gives the same results, more
+    /// slowly; none if there is no such class.
+    pub wider: Option<String>,
     /// Declarations that the arguments refer to, as in a [`KernelSpec`].
     pub declarations: String,
     /// The numbers that it reads from the arguments of its launch, in order.
@@ -125,11 +128,19 @@ impl GeneralMember {
     pub const fn new(arguments: String, numbers: Vec<u64>) -> Self {
         Self {
             arguments,
+            wider: None,
             declarations: String::new(),
             numbers,
             table: Table { words: Vec::new(), number: 0 },
             cluster_blocks: 1,
         }
+    }
+
+    /// The same with the arguments of a member for a wider class.
+    #[must_use]
+    pub fn with_wider(mut self, arguments: String) -> Self {
+        self.wider = (arguments != self.arguments).then_some(arguments);
+        self
     }
 
     /// The same with a table whose address is a further number; unchanged if there are no words.
@@ -148,8 +159,9 @@ impl GeneralMember {
 pub enum Member {
     /// Compiled for the sizes of its operation, with the general member if there is one.
     Specialised { general: Option<Box<GeneralMember>> },
-    /// Reads these numbers from the arguments of its launch, and this table from memory.
-    General { numbers: Vec<u64>, table: Table },
+    /// Reads these numbers from the arguments of its launch, and this table from memory. A member with the arguments
+    /// `wider` can stand in for it.
+    General { numbers: Vec<u64>, table: Table, wider: Option<String> },
 }
 
 /// A custom kernel before it is compiled.
@@ -217,11 +229,22 @@ impl KernelSpec {
     pub fn of(self, kernels: Kernels) -> Self {
         match (kernels, self.member) {
             (wanted, Member::Specialised { general: Some(general) }) if wanted.are_general() => {
-                let GeneralMember { arguments, declarations, numbers, table, cluster_blocks } = *general;
-                Self { arguments, declarations, cluster_blocks, member: Member::General { numbers, table }, ..self }
+                let GeneralMember { arguments, wider, declarations, numbers, table, cluster_blocks } = *general;
+                let member = Member::General { numbers, table, wider };
+                let found = Self { arguments, declarations, cluster_blocks, member, ..self };
+                if wanted == Kernels::Widest { found.wider().unwrap_or(found) } else { found }
             }
             (_, member) => Self { member, ..self },
         }
+    }
+
+    /// The general member for a wider class that gives the same results, if this is a general one and there is such a
+    /// class.
+    #[must_use]
+    pub fn wider(&self) -> Option<Self> {
+        let Member::General { numbers, table, wider: Some(arguments) } = &self.member else { return None };
+        let member = Member::General { numbers: numbers.clone(), table: table.clone(), wider: None };
+        Some(Self { arguments: arguments.clone(), member, ..self.clone() })
     }
 
     /// What is compiled: members that differ only in their numbers have the same code.
@@ -229,9 +252,10 @@ impl KernelSpec {
     pub fn compiled(mut self) -> Self {
         match &mut self.member {
             Member::Specialised { general } => *general = None,
-            Member::General { numbers, table } => {
+            Member::General { numbers, table, wider } => {
                 numbers.clear();
                 *table = Table::default();
+                *wider = None;
             }
         }
         self

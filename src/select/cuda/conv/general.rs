@@ -1,7 +1,7 @@
 //! General members of convolutions: what they are compiled for, and the numbers that they read.
 
 use super::*;
-use crate::select::cuda::custom::{general, packed};
+use crate::select::cuda::custom::{general_or_wider, packed};
 use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions};
 
 /// The number that holds strides, dilations and functions.
@@ -17,11 +17,14 @@ pub(super) const fn any_splits(splits: usize) -> &'static str {
 impl Problem<'_> {
     /// The type of a geometry whose sizes are read: the widths of the copies of both factors, of stores, and of the
     /// second phase; `is_wide` if offsets need 64 bits. Strides and dilations above one are rarer: few kernels serve
-    /// them, with copies of four elements or one.
-    pub(super) fn any_geometry(&self, [a, b, stored, added]: [usize; 4], is_wide: bool) -> String {
+    /// them, with copies of four elements or one. The second type is that of a wider class, which any geometry fits.
+    pub(super) fn any_geometry(&self, [a, b, stored, added]: [usize; 4], is_wide: bool) -> [String; 2] {
         let is_dense = self.g.stride == [1, 1] && self.g.dilation == [1, 1];
         let [a, b] = [a, b].map(|width| if is_dense || width >= 4 { width } else { 1 });
-        format!("ConvAny<{is_dense}, {a}, {b}, {stored}, {added}, {is_wide}>")
+        [
+            format!("ConvAny<{is_dense}, {a}, {b}, {stored}, {added}, {is_wide}>"),
+            format!("ConvAny<false, 1, 1, 1, 1, {is_wide}>"),
+        ]
     }
 
     /// The type of the epilogue whose functions are read.
@@ -30,7 +33,7 @@ impl Problem<'_> {
     }
 
     /// The geometry of the tiled product, with the widths that `ConvGeom` computes.
-    pub(super) fn any_product(&self, splits: usize) -> String {
+    pub(super) fn any_product(&self, splits: usize) -> [String; 2] {
         let Extent { cols, widths: [a, b], .. } = self.extent(self.real.size());
         let stores_one = self.kind == Kind::Forward && !self.tensor || !cols.is_multiple_of(4);
         self.any_geometry([a, b, if stores_one { 1 } else { 4 }, self.added(splits)], self.is_wide())
@@ -55,9 +58,9 @@ impl Problem<'_> {
         x.max(y) + g.kernel[0] * g.dilation[0] * (g.w + g.wo) * g.c >= (1 << 31) - 4096
     }
 
-    /// A kernel with the general member of these template arguments, if the sizes of the window fit 16 bits, and its
-    /// strides and dilations 12 bits.
-    pub(super) fn with_general(&self, kernel: CustomKernel, splits: usize, arguments: String) -> CustomKernel {
+    /// A kernel with the general member of these template arguments, and that for a wider class, if the sizes of the
+    /// window fit 16 bits, and its strides and dilations 12 bits.
+    pub(super) fn with_general(&self, kernel: CustomKernel, splits: usize, arguments: [String; 2]) -> CustomKernel {
         let g = self.g;
         let window = packed(&[g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]], 16);
         let steps = packed(&[g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]], STEP_BITS);
@@ -65,7 +68,7 @@ impl Problem<'_> {
         let [n, h, w, c, f] = [g.n, g.h, g.w, g.c, g.f].map(|size| size as u64);
         let numbers = [n, h, w, c, f, g.ho as u64, g.wo as u64, window, g.groups as u64, splits as u64];
         let numbers = [&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat();
-        general(kernel, arguments, &numbers)
+        general_or_wider(kernel, arguments, &numbers)
     }
 }
 
