@@ -397,20 +397,15 @@ template <int F, class T = float> DEV float activate_grad(float s) {
 
 // The curved functions and their derivatives for kernels that read which one they apply. They are not inlined, because
 // each would be repeated for every element of a thread.
-template <class T> static __device__ __noinline__ float activate_curve(int f, float x) {
-    switch (f) {
-        case GELU: return activate<GELU, T>(x);
-        case SILU: return activate<SILU, T>(x);
-        case SIGMOID: return activate<SIGMOID, T>(x);
-        default: return activate<TANH, T>(x);
-    }
+template <bool IS_GRAD, int F, class T> DEV float activate_or_grad(float x) {
+    return IS_GRAD ? activate_grad<F, T>(x) : activate<F, T>(x);
 }
-template <class T> static __device__ __noinline__ float activate_curve_grad(int f, float s) {
+template <bool IS_GRAD, class T> static __device__ __noinline__ float activate_curve(int f, float x) {
     switch (f) {
-        case GELU: return activate_grad<GELU, T>(s);
-        case SILU: return activate_grad<SILU, T>(s);
-        case SIGMOID: return activate_grad<SIGMOID, T>(s);
-        default: return activate_grad<TANH, T>(s);
+        case GELU: return activate_or_grad<IS_GRAD, GELU, T>(x);
+        case SILU: return activate_or_grad<IS_GRAD, SILU, T>(x);
+        case SIGMOID: return activate_or_grad<IS_GRAD, SIGMOID, T>(x);
+        default: return activate_or_grad<IS_GRAD, TANH, T>(x);
     }
 }
 
@@ -424,12 +419,12 @@ template <int INDEX, int SHIFT> struct Function<(int)ANY, INDEX, SHIFT> {
     int f;
     __device__ __forceinline__ explicit Function(const Args& a) : f((int)(Number<ANY, INDEX>(a) >> SHIFT & 0xff)) {}
     template <class T = float> __device__ __forceinline__ float of(float x) const {
-        if (f >= GELU) return activate_curve<T>(f, x);
+        if (f >= GELU) return activate_curve<false, T>(f, x);
         const float slope = f == LEAKY_RELU ? 0.01f : 1.0f;
         return x <= 0.0f ? f == RELU ? 0.0f : slope * x : x;
     }
     template <class T = float> __device__ __forceinline__ float grad(float s) const {
-        if (f >= GELU) return activate_curve_grad<T>(f, s);
+        if (f >= GELU) return activate_curve<true, T>(f, s);
         const float slope = f == RELU ? 0.0f : f == LEAKY_RELU ? 0.01f : 1.0f;
         return s <= 0.0f ? slope : 1.0f;
     }

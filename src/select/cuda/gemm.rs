@@ -301,12 +301,15 @@ impl Direct {
     }
 }
 
-/// Elements of both factors and of the product that one access moves, as they appear in the types of general members.
-fn widths(gemm: &Gemm, real: Real) -> String {
+/// Elements of both factors and of the product that one access moves, as they appear in the types of a general member
+/// and of one for a wider class. An update sums its metrics in an order that depends on the last number, so that it is
+/// the same in both.
+fn widths(gemm: &Gemm, real: Real, is_update: bool) -> [String; 2] {
     let Gemm { m, n, k, trans, .. } = *gemm;
     let a = vec_width(real, if matches!(trans, Trans::Tn) { m } else { k });
     let b = vec_width(real, if matches!(trans, Trans::Nt) { k } else { n });
-    format!("{a}, {b}, {}", [4, 2, 1].into_iter().find(|width| n.is_multiple_of(*width)).unwrap_or(1))
+    let end = [4, 2, 1].into_iter().find(|width| n.is_multiple_of(*width)).unwrap_or(1);
+    [format!("{a}, {b}, {end}"), format!("1, 1, {}", if is_update { end } else { 1 })]
 }
 
 /// A tile with the range that a group processes at a time and the number of blocks that share the reduction.
@@ -392,7 +395,7 @@ impl Way {
         };
         let tile = format!("{rows}, {cols}, {stretch}, {down}, {across}, {groups}");
         let any_split = if split == 1 { "1" } else { "ANY" };
-        let [general, wider] = [widths(gemm, real), "1, 1, 1".to_owned()]
+        let [general, wider] = widths(gemm, real, product.stepping.is_some())
             .map(|widths| format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true)));
         let general = GeneralMember::new(general, product.numbers(split)).with_wider(wider);
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
