@@ -5,8 +5,8 @@
 //! The preset trains first, so that everything that the changes share exists. Each change makes one size of the
 //! preceding network slightly larger, so that this network is new: it is checked, compiled and recorded, and runs one
 //! step on the preset's data, or on one random batch if the preset names no data. With general kernels, those for small
-//! changes are compiled before each change, as the window does in the background. After the first network, the libraries
-//! are asked for something small, as the window does too.
+//! changes are compiled before each change, as the window does in the background. After the first network, the
+//! libraries are asked for something small, as the window does too.
 
 use super::args::BenchArgs;
 use super::error::wrong;
