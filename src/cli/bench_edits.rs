@@ -12,7 +12,8 @@ use super::args::BenchArgs;
 use super::error::wrong;
 use super::output::{self, Distribution};
 use super::presets::Loaded;
-use crate::exec::ReadyTimes;
+use crate::exec::cuda::gpu;
+use crate::exec::{ReadyTimes, resident_bytes};
 use crate::model::{Preset, Sizes};
 use crate::select::Target;
 use crate::train::{DataChoice, Session, SessionSpec, ask_libraries, compile_for_edits};
@@ -44,6 +45,36 @@ struct Edit {
     ahead: usize,
     /// The stages of the preparation of the step.
     ready: ReadyTimes,
+    memory: Memory,
+}
+
+/// Memory in use after a step, in bytes, as far as the system and the driver report it.
+#[derive(Clone, Copy, Serialize)]
+struct Memory {
+    process: Option<u64>,
+    device: Option<u64>,
+}
+
+impl Memory {
+    /// The memory of this process and of the device that is in use now.
+    fn now(target: &Target) -> Self {
+        let facts = target.as_cuda();
+        let free = facts.and_then(|facts| gpu(facts.ordinal).ok()?.free_bytes().ok());
+        let device = facts.zip(free).map(|(facts, free)| facts.memory_bytes.saturating_sub(free));
+        Self { process: resident_bytes(), device }
+    }
+
+    /// A line with the memory after the second and after the last step: the first one loads what all steps share.
+    fn line(all: &[Self]) -> String {
+        let (Some(second), Some(last)) = (all.get(1), all.last()) else { return String::new() };
+        let pair = |name: &str, of: fn(&Self) -> Option<u64>| {
+            let [from, to] = [second, last].map(|memory| of(memory).map(|bytes| bytes >> 20));
+            from.zip(to).map(|(from, to)| format!("{name} {from} MiB after the second step, {to} MiB after the last"))
+        };
+        let parts = [pair("process", |memory| memory.process), pair("device", |memory| memory.device)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        if parts.is_empty() { String::new() } else { format!("  memory: {}\n", parts.join("; ")) }
+    }
 }
 
 impl Edits {
@@ -78,7 +109,8 @@ impl Edits {
             let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(found, args, target, changed.clone())?;
             let ready = session.ready_times().clone();
-            edits.push(Edit { place: place.pointer.clone(), from, to, us: dropped + took, ahead, ready });
+            let (place, memory) = (place.pointer.clone(), Memory::now(target));
+            edits.push(Edit { place, from, to, us: dropped + took, ahead, ready, memory });
             (last, before) = (session, changed);
         }
         let mut times: Vec<f64> = edits.iter().map(|edit| edit.us).collect();
@@ -107,7 +139,7 @@ impl Edits {
             let Edit { place, from, to, ready, .. } = slowest;
             out.push_str(&format!("  slowest: {place} from {from} to {to}: {}\n", longest_stages(ready)));
         }
-        out
+        out + &Memory::line(&self.edits.iter().map(|edit| edit.memory).collect::<Vec<_>>())
     }
 }
 
@@ -128,6 +160,7 @@ struct Network {
     us: f64,
     /// The stages of the preparation of the step.
     ready: ReadyTimes,
+    memory: Memory,
 }
 
 impl InTurn {
@@ -147,7 +180,8 @@ impl InTurn {
             if networks.is_empty() {
                 ask_libraries(target, found.preset.precision);
             }
-            networks.push(Network { preset: found.preset.name.clone(), us: dropped + took, ready });
+            let (preset, memory) = (found.preset.name.clone(), Memory::now(target));
+            networks.push(Network { preset, us: dropped + took, ready, memory });
             last = Some(session);
         }
         let mut times: Vec<f64> = networks.iter().skip(1).map(|network| network.us).collect();
@@ -168,10 +202,10 @@ impl InTurn {
         );
         let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
         slowest.sort_by(|a, b| b.us.total_cmp(&a.us));
-        for Network { preset, us, ready } in slowest.into_iter().take(3) {
+        for Network { preset, us, ready, .. } in slowest.into_iter().take(3) {
             out.push_str(&format!("  {preset}: {}: {}\n", output::micros(*us), longest_stages(ready)));
         }
-        out
+        out + &Memory::line(&self.networks.iter().map(|network| network.memory).collect::<Vec<_>>())
     }
 }
 

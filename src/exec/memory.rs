@@ -15,6 +15,12 @@ pub fn available_bytes() -> Option<u64> {
     [granted_bytes(Path::new("/sys/fs/cgroup"), &groups), limited].into_iter().flatten().chain([free]).min()
 }
 
+/// The memory that this process uses now, if the system reports it.
+#[must_use]
+pub fn resident_bytes() -> Option<u64> {
+    sized(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
 /// The largest memory that this process has used so far, if the system reports it.
 #[must_use]
 pub fn peak_bytes() -> Option<u64> {

@@ -14,6 +14,8 @@ use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
 use crate::tensor::random_words;
 use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::sync_channel;
+use std::thread::Builder;
 
 /// Random networks of a group, which are planned before the first of their kernels is compiled.
 const OF_GROUP: u64 = 250;
@@ -133,27 +135,47 @@ pub fn compile_common(
     let device = facts.and_then(|facts| gpu(facts.ordinal).ok().zip(Some(facts)));
     let (Some((device, facts)), Some(cache)) = (device, KernelCache::of_user()) else { return 0 };
     let libraries = (facts.has_cublaslt, facts.has_cudnn);
+    let note = |group: u64| {
+        let multiprocessors = facts.multiprocessors;
+        format!(
+            "group {group} of the common kernels, {precision:?}, {multiprocessors} multiprocessors, libraries \
+             {libraries:?}"
+        )
+    };
     let mut common = CommonKernels::new(machine.clone(), precision);
-    let mut count = 0;
-    for group in 0..KERNEL_GROUPS {
-        if !goes_on() {
-            break;
-        }
-        let note = format!(
-            "group {group} of the common kernels, {precision:?}, {} multiprocessors, libraries {libraries:?}",
-            facts.multiprocessors
-        );
-        if !device.has_note(&note) {
-            if cache.usage().bytes > cache.limit_bytes() / 2 {
-                log::debug!("the cache of kernels is half full: no more are compiled in advance");
+    // A group is planned while the kernels of the preceding one are compiled.
+    let (send, planned) = sync_channel(1);
+    let plan = || {
+        for group in 0..KERNEL_GROUPS {
+            let sources = (!device.has_note(&note(group))).then(|| common.of_group(group));
+            if !goes_on() || send.send((group, sources)).is_err() {
                 break;
             }
-            count += device.compile_ahead(&common.of_group(group), threads, &goes_on);
-            if goes_on() {
-                device.leave_note(&note);
-            }
         }
-        report(group + 1, count);
-    }
-    count
+        drop(send);
+    };
+    let compile = || {
+        let mut count = 0;
+        for (group, sources) in planned {
+            if let Some(sources) = sources {
+                if cache.usage().bytes > cache.limit_bytes() / 2 {
+                    log::debug!("the cache of kernels is half full: no more are compiled in advance");
+                    break;
+                }
+                count += device.compile_ahead(&sources, threads, &goes_on);
+                if goes_on() {
+                    device.leave_note(&note(group));
+                }
+            }
+            report(group + 1, count);
+        }
+        count
+    };
+    std::thread::scope(|scope| match Builder::new().name("plan-ahead".into()).spawn_scoped(scope, plan) {
+        Ok(_) => compile(),
+        Err(error) => {
+            log::warn!("a thread that plans networks could not be started: {error}");
+            0
+        }
+    })
 }
