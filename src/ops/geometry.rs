@@ -58,8 +58,7 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// One image of one pixel, and a filter of one tap, from which tests construct other geometries.
-    #[cfg(test)]
+    /// One image of one pixel, and a filter of one tap, from which other geometries are constructed.
     pub(crate) const UNIT: Self = Self {
         n: 1,
         h: 1,

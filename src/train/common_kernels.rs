@@ -103,9 +103,9 @@ fn grown(mut preset: Preset, group: u64) -> Vec<Preset> {
     let mut found = Vec::new();
     for number in 0..CHANGES {
         let sizes = Sizes::of(&preset);
-        let Some(most) = (sizes.places.len() as u64).checked_sub(1) else { break };
         let [which, how, by, _] = random_words(0, group as u32, number as i64, 0).map(u64::from);
-        let place = &sizes.places[(which % (most + 1)) as usize];
+        let Some(which) = (which as usize).checked_rem(sizes.places.len()) else { break };
+        let place = &sizes.places[which];
         let value = match how % 4 {
             0 => place.value + 1 + by % 16,
             1 => place.value * (5 + by % 8) / 4,

@@ -8,6 +8,7 @@ use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
 use super::source::{KernelSource, META_LEN, source_hash};
 use cudarc::driver::{result, sys};
+use std::cell::LazyCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -159,8 +160,10 @@ impl KernelStore {
             let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
             sources.iter().map(|source| loaded.by_source.contains_key(source)).collect()
         };
-        let (cache, compiler) = (KernelCache::of_user(), compiler_and_options(arch));
-        let is_cached = |source| cache.as_ref().is_some_and(|cache| cache.seems_to_hold(&key_of(&compiler, source)));
+        // If all are loaded, no file is read.
+        let cache = LazyCell::new(|| KernelCache::of_user().zip(Some(compiler_and_options(arch))));
+        let is_cached =
+            |source| cache.as_ref().is_some_and(|(cache, compiler)| cache.seems_to_hold(&key_of(compiler, source)));
         sources.iter().zip(is_loaded).map(|(source, is_loaded)| is_loaded || is_cached(source)).collect()
     }
 

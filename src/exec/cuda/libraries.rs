@@ -126,20 +126,17 @@ impl Libraries {
         {
             log::debug!("cuBLASLt has no plan for a small product: {why}");
         }
-        let (one, image) = ([1, 1], [SIDE / 8; 2]);
         let geometry = ConvGeometry {
             n: SIDE,
-            h: image[0],
-            w: image[1],
+            h: 8,
+            w: 8,
             c: SIDE,
             f: SIDE,
             kernel: [3, 3],
-            stride: one,
-            padding: one,
-            dilation: one,
-            groups: 1,
-            ho: image[0],
-            wo: image[1],
+            padding: [1, 1],
+            ho: 8,
+            wo: 8,
+            ..ConvGeometry::UNIT
         };
         for kind in [ConvKind::Forward, ConvKind::BwdX, ConvKind::BwdW] {
             let fused = Fused::default();
