@@ -508,23 +508,37 @@ DEV u32 counted_in(const u32* counter) {
 // The tiles of a grid: GROUPS groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
 // Blocks of a group synchronise through counters in the work memory, which a preceding launch sets to zero, so that a
 // failed step cannot leave wrong counts. MMA: factors are rounded to TF32 and multiplied by matrix instructions; this
-// does not change 16-bit values.
-template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape {
+// does not change 16-bit values. A general member reads how many units a block has, at most UB. It has memory for ROOM
+// states, and copies V of them at once.
+template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTiles : Shape {
     using S = Shape;
     static constexpr bool MMA = MMA_;
-    static constexpr int UB = UB_, TILES = TILES_, G = S::G, THREADS = 512, WARPS = THREADS / 32;
-    static constexpr int SHARES = ceil_div(S::UNITS, UB), GROUPS = ceil_div(S::BATCH, 16 * TILES);
-    // The gate values of a block, and the states: both are multiples of the size of a matrix instruction.
-    static constexpr int COLS = ceil_div(G * UB, 8) * 8, STATES = ceil_div(S::UNITS, 8) * 8;
+    static constexpr int UB = UB_, TILES = TILES_, G = S::G, THREADS = 512, WARPS = THREADS / 32, STATES = ROOM;
+    static constexpr bool IS_GENERAL = S::UNITS == (int)ANY;
+    // The most gate values of a block: a multiple of the size of a matrix instruction.
+    static constexpr int COLS = ceil_div(G * UB, 8) * 8;
     static constexpr int EACH = ceil_div(16 * UB, THREADS), TURNS = EACH * TILES;
     // Bytes of a group's counter, before the rest of the work memory.
     static constexpr int COUNTER = 128;
     // The smallest row length from `least` on that is an odd multiple of `step`, so that the simultaneous reads of a
     // warp are in different banks: `step` is 4 if factors are read along the depth, and 8 if they are read across it.
     static constexpr int pitch(int least, int step) { return (least + step - 1) / (2 * step) * (2 * step) + step; }
+    // Groups of blocks, and states and gate values of a block with `own` units, which are multiples of the size of a
+    // matrix instruction.
+    DEV constexpr int groups(int batch) { return ceil_div(batch, 16 * TILES); }
+    DEV constexpr int states(int units) { return ceil_div(units, 8) * 8; }
+    DEV constexpr int columns(int own) { return ceil_div(G * own, 8) * 8; }
+    // Units of a block.
+    DEV int own_units(const Args& a) { return (int)Number<ANY, 4>(a); }
+    static constexpr int blocks(int phase) { return phase == 0 ? 1 : groups(S::BATCH) * ceil_div(S::UNITS, UB); }
+    DEV int blocks_for(const Args& a, int phase) {
+        const S s(a);
+        return phase == 0 ? 1 : groups(s.batch) * ceil_div(s.units, own_units(a));
+    }
 
     DEV void reset(const Args& a, int work) {
-        for (int i = threadIdx.x; i < GROUPS * COUNTER / 4; i += THREADS) a.at<u32>(work)[i] = 0;
+        const S s(a);
+        for (int i = threadIdx.x; i < groups(s.batch) * COUNTER / 4; i += THREADS) a.at<u32>(work)[i] = 0;
     }
     DEV u32* counter(const Args& a, int work, int group) { return a.at<u32>(work) + group * (COUNTER / 4); }
     DEV void arrive(u32* counter) {
@@ -543,17 +557,17 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
     }
     // The sample, the unit and its index in the block for iteration i of a thread's tile; false if there is none.
     struct Place { int row, own, sample, unit; };
-    DEV bool place(int group, int share, int turn, Place& p) {
+    DEV bool place(const S& s, int own, int group, int share, int turn, Place& p) {
         const int at = threadIdx.x + turn % EACH * THREADS;
-        p.row = at / UB, p.own = at % UB;
-        p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * UB + p.own;
-        return at < 16 * UB && p.sample < S::BATCH && p.unit < S::UNITS;
+        p.row = at / own, p.own = at % own;
+        p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * own + p.own;
+        return at < 16 * own && p.sample < s.batch && p.unit < s.units;
     }
     // Row k, column c of a block's part of the weight.
-    DEV float weight(const Args& a, int slot, int share, int k, int c) {
-        const int unit = share * UB + c % UB;
-        const bool valid = k < S::UNITS && c < G * UB && unit < S::UNITS;
-        return valid ? factor(a.at<float>(slot)[(i64)k * S::WIDE + c / UB * S::UNITS + unit]) : 0.0f;
+    DEV float weight(const Args& a, const S& s, int own, int slot, int share, int k, int c) {
+        const int unit = share * own + c % own;
+        const bool valid = k < s.units && c < G * own && unit < s.units;
+        return valid ? factor(a.at<float>(slot)[(i64)k * s.wide() + c / own * s.units + unit]) : 0.0f;
     }
     // c[16x8] += a[16xN] b[Nx8] over a range of N, a multiple of 8. Rows of a have a stride of PITCH_A; row k of column
     // n of b is at n * PITCH_B + k if ALONG, otherwise at k * PITCH_B + n.
@@ -604,30 +618,37 @@ template <class Shape, bool MMA_, int UB_, int TILES_> struct GridTiles : Shape 
 };
 
 // Slots and results of `recurrence`, in tiles of `GridTiles`. Blocks exchange states through `before`. A tile of the
-// product of 8 gate values is split into PARTS ranges of states, one for each warp.
-template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES> {
-    using B = GridTiles<Shape, MMA, UB, TILES>;
+// product of 8 gate values is split into ranges of states, one for each warp.
+template <class Shape, bool MMA, int UB, int TILES, int ROOM = ceil_div(Shape::UNITS, 8) * 8,
+    int V = vec_width<typename Shape::T>(Shape::UNITS)>
+struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
+    using B = GridTiles<Shape, MMA, UB, TILES, ROOM>;
     using S = Shape;
     using T = typename S::T;
     using Fwd = slots::recurrence;
     static constexpr int PHASES = 2, THREADS = B::THREADS, G = B::G, MIN_BLOCKS = 1;
-    static constexpr i64 WORK = (i64)B::COUNTER * B::GROUPS;
-    static constexpr int ACROSS = B::COLS / 8, STEPS = B::STATES / 8;
-    static constexpr int PARTS = min_i(max_i(B::WARPS / ACROSS, 1), STEPS);
-    static constexpr int PITCH = B::pitch(B::COLS, 8), STATE_PITCH = B::pitch(B::STATES, 4), SUM_PITCH = B::COLS + 4;
-    static constexpr int blocks(int phase) { return phase == 0 ? 1 : B::GROUPS * B::SHARES; }
+    static constexpr i64 WORK = (i64)B::COUNTER * B::groups(S::BATCH);
+    // Ranges of states, and the length of a row of their sums.
+    DEV constexpr int parts(int units, int own) {
+        return min_i(max_i(B::WARPS * 8 / B::columns(own), 1), B::states(units) / 8);
+    }
+    DEV constexpr int sum_pitch(int own) { return B::columns(own) + 4; }
+    static constexpr int PITCH = B::pitch(B::COLS, 8), STATE_PITCH = B::pitch(B::STATES, 4);
+    // The most ranges, and numbers for a row of all sums: in a general member, for any units of a block.
+    static constexpr int PARTS = B::IS_GENERAL ? B::WARPS : parts(S::UNITS, UB);
+    static constexpr int SUMS = B::IS_GENERAL ? max_i(B::WARPS * 8, B::COLS) + 4 * B::WARPS : PARTS * sum_pitch(UB);
     static constexpr int smem(int phase) {
-        return phase == 0 ? 0 : 4 * (B::STATES * PITCH + 16 * STATE_PITCH + PARTS * 16 * SUM_PITCH);
+        return phase == 0 ? 0 : 4 * (B::STATES * PITCH + 16 * STATE_PITCH + 16 * SUMS);
     }
     // A tile of states at a step.
     DEV void fetch(const Args& a, int first, int step, float* states) {
         const S s(a);
-        constexpr int V = vec_width<T>(S::UNITS), ROW = S::UNITS / V;
-        for (int i = threadIdx.x; i < 16 * ROW; i += THREADS) {
-            const int row = i / ROW, k = i % ROW * V;
+        const int vectors = s.units / V;
+        for (int i = threadIdx.x; i < 16 * vectors; i += THREADS) {
+            const int row = i / vectors, k = i % vectors * V;
             Vec<T, V> found{};
-            if (first + row < S::BATCH)
-                found = load<T, V>(a.at<T>(Fwd::BEFORE) + s.row(first + row, step) * S::UNITS + k);
+            if (first + row < s.batch)
+                found = load<T, V>(a.at<T>(Fwd::BEFORE) + s.row(first + row, step) * s.units + k);
             // As many elements at once as the alignment of rows allows.
             constexpr int W = min_i(V, 4);
 #pragma unroll
@@ -639,16 +660,18 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
             }
         }
     }
-    DEV void products(const float* weight, const float* states, float* sums) {
+    DEV void products(const Args& a, const S& s, const float* weight, const float* states, float* sums) {
+        const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
+        const int across = B::columns(own) / 8, ranges = parts(units, own), steps = B::states(units) / 8;
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
-        for (int item = warp; item < ACROSS * PARTS; item += B::WARPS) {
-            const int col = item % ACROSS * 8, part = item / ACROSS;
+        for (int item = warp; item < across * ranges; item += B::WARPS) {
+            const int col = item % across * 8, part = item / across;
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            const int from = STEPS * part / PARTS * 8, past = STEPS * (part + 1) / PARTS * 8;
+            const int from = steps * part / ranges * 8, past = steps * (part + 1) / ranges * 8;
             B::template multiply<STATE_PITCH, PITCH, false>(c, from, past, states, weight + col);
-            float* to = sums + (part * 16 + line) * SUM_PITCH + col + 2 * at;
+            float* to = sums + (part * 16 + line) * sum_pitch(own) + col + 2 * at;
             to[0] = c[0], to[1] = c[1];
-            to[8 * SUM_PITCH] = c[2], to[8 * SUM_PITCH + 1] = c[3];
+            to[8 * sum_pitch(own)] = c[2], to[8 * sum_pitch(own) + 1] = c[3];
         }
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -656,50 +679,54 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
             B::reset(a, Fwd::WORK);
         } else {
             const S s(a);
-            const int group = block / B::SHARES, share = block % B::SHARES;
+            // Constant expressions where the kernel is compiled for its sizes, so that the bounds of loops are known.
+            const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
+            const int shares = ceil_div(units, own), group = block / shares, share = block % shares;
+            const int columns = B::columns(own);
             float *weight = (float*)smem, *states = weight + B::STATES * PITCH, *sums = states + 16 * STATE_PITCH;
-            for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
-                weight[i / B::COLS * PITCH + i % B::COLS] =
-                    B::weight(a, Fwd::WEIGHT, share, i / B::COLS, i % B::COLS);
+            for (int i = threadIdx.x; i < B::states(units) * columns; i += THREADS)
+                weight[i / columns * PITCH + i % columns] =
+                    B::weight(a, s, own, Fwd::WEIGHT, share, i / columns, i % columns);
             for (int i = threadIdx.x; i < 16 * STATE_PITCH; i += THREADS) states[i] = 0.0f;
             Carried carried[B::TURNS];
             u32* counter = B::counter(a, Fwd::WORK, group);
-            for (int step = 0; step < S::LEN; ++step) {
+            for (int step = 0; step < s.len; ++step) {
                 // The input does not depend on other blocks.
                 float x[B::TURNS][G], bias[B::TURNS][G];
 #pragma unroll
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
-                    if (!B::place(group, share, i, p)) continue;
+                    if (!B::place(s, own, group, share, i, p)) continue;
                     s.load_input(a, p.sample, step, p.unit, x[i]);
                     s.load_bias(a, p.unit, bias[i]);
                     if (step == 0) carried[i] = Carried{0.0f, 0.0f};
                 }
-                if (step > 0) B::wait(counter, step * B::SHARES);
+                if (step > 0) B::wait(counter, step * shares);
 #pragma unroll
                 for (int tile = 0; tile < TILES; ++tile) {
                     if (step > 0) {
                         fetch(a, (group * TILES + tile) * 16, step, states);
                         __syncthreads();
-                        products(weight, states, sums);
+                        products(a, s, weight, states, sums);
                         __syncthreads();
                     }
 #pragma unroll
                     for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
                         typename B::Place p;
-                        if (!B::place(group, share, i, p)) continue;
+                        if (!B::place(s, own, group, share, i, p)) continue;
                         float product[G];
 #pragma unroll
                         for (int g = 0; g < G; ++g) {
                             product[g] = 0.0f;
 #pragma unroll
                             for (int part = 0; part < PARTS && step > 0; ++part)
-                                product[g] += sums[(part * 16 + p.row) * SUM_PITCH + g * UB + p.own];
+                                if (part < parts(units, own))
+                                    product[g] += sums[(part * 16 + p.row) * sum_pitch(own) + g * own + p.own];
                         }
                         s.advance(a, p.sample, step, p.unit, x[i], bias[i], product, carried[i]);
                     }
                 }
-                if (step + 1 < S::LEN) B::arrive(counter);
+                if (step + 1 < s.len) B::arrive(counter);
             }
         }
     }
@@ -708,30 +735,33 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGrid : Grid
 // Slots and results of `recurrence_bwd`, in tiles of `GridTiles`. A block has the gradients of its own gates; their
 // products with its part of the weight are partial gradients of all states. Blocks exchange these through the work
 // memory, double-buffered, and add them in the order of the blocks.
-template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES> {
-    using B = GridTiles<Shape, MMA, UB, TILES>;
+template <class Shape, bool MMA, int UB, int TILES, int ROOM = ceil_div(Shape::UNITS, 8) * 8>
+struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
+    using B = GridTiles<Shape, MMA, UB, TILES, ROOM>;
     using S = Shape;
     using Bwd = slots::recurrence_bwd;
     static constexpr int PHASES = 2, THREADS = B::THREADS, G = B::G, MIN_BLOCKS = 1;
     // Floats that a block sends at a position.
-    static constexpr i64 SENT = 16ll * TILES * B::STATES;
-    static constexpr i64 WORK = (i64)B::COUNTER * B::GROUPS + 4 * 2 * SENT * B::GROUPS * B::SHARES;
+    DEV constexpr i64 floats_sent(int units) { return 16ll * TILES * B::states(units); }
+    static constexpr i64 WORK =
+        B::groups(S::BATCH) * (B::COUNTER + 8 * floats_sent(S::UNITS) * ceil_div(S::UNITS, UB));
     static constexpr int PITCH = B::pitch(B::COLS, 4);
-    static constexpr int blocks(int phase) { return phase == 0 ? 1 : B::GROUPS * B::SHARES; }
     static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (B::STATES + 16) * PITCH; }
-    // The floats that a block of a group sends at a step.
-    DEV float* sent(const Args& a, int step, int group, int share) {
-        return a.at<float>(Bwd::WORK) + B::COUNTER / 4 * B::GROUPS +
-            ((step % 2 * B::GROUPS + group) * (i64)B::SHARES + share) * SENT;
+    // The floats that a block of a group, which has so many, sends at a step.
+    DEV float* sent(const Args& a, const S& s, int shares, int step, int group, int share) {
+        const int groups = B::groups(s.batch);
+        return a.at<float>(Bwd::WORK) + B::COUNTER / 4 * groups +
+            ((step % 2 * groups + group) * (i64)shares + share) * floats_sent(s.units);
     }
-    DEV void products(const float* weight, const float* values, float* to) {
+    DEV void products(int units, int columns, const float* weight, const float* values, float* to) {
+        const int states = B::states(units);
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
-        for (int first = warp * 8; first < B::STATES; first += B::WARPS * 8) {
+        for (int first = warp * 8; first < states; first += B::WARPS * 8) {
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            B::template multiply<PITCH, PITCH, true>(c, 0, B::COLS, values, weight + first * PITCH);
-            float* out = to + line * B::STATES + first + 2 * at;
+            B::template multiply<PITCH, PITCH, true>(c, 0, columns, values, weight + first * PITCH);
+            float* out = to + line * states + first + 2 * at;
             store<float, 2>(out, Vec<float, 2>{{c[0], c[1]}});
-            store<float, 2>(out + 8 * B::STATES, Vec<float, 2>{{c[2], c[3]}});
+            store<float, 2>(out + 8 * states, Vec<float, 2>{{c[2], c[3]}});
         }
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -739,45 +769,51 @@ template <class Shape, bool MMA, int UB, int TILES> struct RecurrenceGridBwd : G
             B::reset(a, Bwd::WORK);
         } else {
             const S s(a);
-            const int group = block / B::SHARES, share = block % B::SHARES;
+            // Constant expressions where the kernel is compiled for its sizes, so that the bounds of loops are known.
+            const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
+            const int shares = ceil_div(units, own), group = block / shares, share = block % shares;
+            const int columns = B::columns(own);
             float *weight = (float*)smem, *values = weight + B::STATES * PITCH;
-            for (int i = threadIdx.x; i < B::STATES * B::COLS; i += THREADS)
-                weight[i / B::COLS * PITCH + i % B::COLS] =
-                    B::weight(a, Bwd::WEIGHT, share, i / B::COLS, i % B::COLS);
+            for (int i = threadIdx.x; i < B::states(units) * columns; i += THREADS)
+                weight[i / columns * PITCH + i % columns] =
+                    B::weight(a, s, own, Bwd::WEIGHT, share, i / columns, i % columns);
             for (int i = threadIdx.x; i < 16 * PITCH; i += THREADS) values[i] = 0.0f;
             __syncthreads();
             Carried carried[B::TURNS];
             u32* counter = B::counter(a, Bwd::WORK, group);
-            for (int step = S::LEN - 1; step >= 0; --step) {
+            for (int step = s.len - 1; step >= 0; --step) {
                 typename S::Saved saved[B::TURNS];
-                const bool is_first = step + 1 == S::LEN;
+                const bool is_first = step + 1 == s.len;
 #pragma unroll
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
                     if (is_first) carried[i] = Carried{0.0f, 0.0f};
-                    if (B::place(group, share, i, p)) saved[i] = s.load_saved(a, p.sample, step, p.unit);
+                    if (B::place(s, own, group, share, i, p)) saved[i] = s.load_saved(a, p.sample, step, p.unit);
                 }
-                if (!is_first) B::wait(counter, (S::LEN - 1 - step) * B::SHARES);
+                if (!is_first) B::wait(counter, (s.len - 1 - step) * shares);
 #pragma unroll
                 for (int tile = 0; tile < TILES; ++tile) {
 #pragma unroll
                     for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
                         typename B::Place p;
-                        if (!B::place(group, share, i, p)) continue;
+                        if (!B::place(s, own, group, share, i, p)) continue;
                         if (!is_first) {
-                            const float* from = sent(a, step + 1, group, 0) + (tile * 16 + p.row) * B::STATES + p.unit;
+                            const float* from = sent(a, s, shares, step + 1, group, 0) +
+                                (tile * 16 + p.row) * B::states(units) + p.unit;
                             float sum = 0.0f;
 #pragma unroll 16
-                            for (int other = 0; other < B::SHARES; ++other) sum += from[other * SENT];
+                            for (int other = 0; other < shares; ++other) sum += from[other * floats_sent(units)];
                             carried[i].state += sum;
                         }
                         float hidden[G];
                         s.retreat(a, p.sample, step, p.unit, saved[i], carried[i], hidden);
 #pragma unroll
-                        for (int g = 0; g < G; ++g) values[p.row * PITCH + g * UB + p.own] = B::factor(hidden[g]);
+                        for (int g = 0; g < G; ++g) values[p.row * PITCH + g * own + p.own] = B::factor(hidden[g]);
                     }
                     __syncthreads();
-                    if (step > 0) products(weight, values, sent(a, step, group, share) + tile * 16 * B::STATES);
+                    if (step > 0)
+                        products(units, columns, weight, values,
+                            sent(a, s, shares, step, group, share) + tile * 16 * B::states(units));
                     __syncthreads();
                 }
                 if (step > 0) B::arrive(counter);

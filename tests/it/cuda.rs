@@ -1,7 +1,7 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
-use crate::nets::{ATTENDING, GATHERED, GOLDEN, JOINED, ODD, RMS, RULES};
+use crate::nets::{ATTENDING, GATHERED, GOLDEN, GRIDS, JOINED, ODD, RMS, RULES};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -379,7 +379,7 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
     let names =
         "digits-mlp digits-cnn digits-residual mlp-gelu-layernorm moons-deep regression iris gpt-sums two-inputs";
     let named = BUNDLED.iter().filter(|bundled| names.split(' ').any(|name| name == bundled.name));
-    let texts = named.map(|bundled| bundled.text).chain([wide, ATTENDING]).chain(RULES);
+    let texts = named.map(|bundled| bundled.text).chain([wide, ATTENDING, GRIDS]).chain(RULES);
     let mut different = Vec::new();
     for text in texts {
         for precision in PRECISIONS {

@@ -52,6 +52,13 @@ pub const ATTENDING: &str = r#"{"version": 1, "name": "attending",
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
     "data": {"type": "source"}}"#;
 
+/// Recurrent layers whose weights several blocks hold together: both directions, then the final state; rows and units
+/// are no multiples of a tile.
+pub const GRIDS: &str = r#"{"version": 1, "name": "grids", "input": {"shape": [9, 6], "batch": 70}, "layers": [
+    {"type": "gru", "units": 142, "bidirectional": true}, {"type": "lstm", "units": 150, "return": "last"},
+    {"type": "dense", "units": 3}], "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.003},
+    "data": {"type": "waves", "samples": 280}}"#;
+
 /// Small layers over many rows, whose gradients are gathered and whose rows are normalised by
 /// products, with learned positions and heads of one tile.
 pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",

@@ -65,7 +65,10 @@ const SAMPLES: &[&str] = &[
 ];
 /// What general members of recurrences are compiled for, and what they read.
 const WALK: &str = "type, cell, threads, their weights and samples";
-const WALK_NUMBERS: &[&str] = &["samples", "positions", "units", "direction, one or both, last state or all"];
+const GRID: &str = "type, cell, matrix instructions or not, samples of a block, classes of its units and of states";
+const WALK_NUMBERS: [&str; 5] =
+    ["samples", "positions", "units", "direction, one or both, last state or all", "units of a block"];
+const HELD_NUMBERS: &[&str] = WALK_NUMBERS.split_at(4).0;
 /// What general members of concatenations read: zeros for values that are missing.
 const WIDTHS: &[&str] = &[
     "rows",
@@ -195,10 +198,10 @@ pub const FAMILIES: [KernelFamily; 84] = [
     ),
     family(Recurrent, "Recurrence", SIZES, &[]),
     family(Recurrent, "RecurrenceBwd", SIZES, &[]),
-    family(Recurrent, "RecurrenceHeld", WALK, WALK_NUMBERS),
-    family(Recurrent, "RecurrenceHeldBwd", WALK, WALK_NUMBERS),
-    family(Recurrent, "RecurrenceGrid", SIZES, &[]),
-    family(Recurrent, "RecurrenceGridBwd", SIZES, &[]),
+    family(Recurrent, "RecurrenceHeld", WALK, HELD_NUMBERS),
+    family(Recurrent, "RecurrenceHeldBwd", WALK, HELD_NUMBERS),
+    family(Recurrent, "RecurrenceGrid", GRID, &WALK_NUMBERS),
+    family(Recurrent, "RecurrenceGridBwd", GRID, &WALK_NUMBERS),
     family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),
     family(AttentionMma, "AttentionMmaBwd", ATTEND, SAMPLES),
     family(Loss, "SoftmaxCe", "type, smoothed or not, lanes, vectors", &["rows", "classes", "smoothing"]),

@@ -6,6 +6,7 @@
 //! weight from memory.
 
 use super::custom::{CustomKernel, general_or_wider};
+use super::elementwise::vec_width;
 use super::real::Real;
 use super::spec::{KernelFile, KernelSpec};
 use super::speed::LAUNCH_US;
@@ -158,10 +159,7 @@ impl Walk<'_> {
         let (threads, quads) = (rounded_threads(self.threads(d)), rounded_quads(self.quads(d)));
         let any = |threads: usize, quads: usize| format!("{}, {arguments}, {threads}, {quads}", self.shape(true));
         let wider = any(threads.next_multiple_of(256.min(threads)), quads.next_power_of_two());
-        let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
-        let flags = u64::from(reverse) | u64::from(bidirectional) << 1 | u64::from(last) << 2;
-        let sizes = [batch as u64, positions as u64, units as u64, flags];
-        Some(general_or_wider(kernel, [any(threads, quads), wider], &sizes))
+        Some(general_or_wider(kernel, [any(threads, quads), wider], &self.numbers()))
     }
 
     /// Groups of four numbers of a sum for each thread.
@@ -218,20 +216,51 @@ impl Walk<'_> {
             let units = if most == 0 { return None } else { self.g.units.div_ceil(most) };
             Some(Grid { units, tiles, groups, shares: self.g.units.div_ceil(units) })
         });
-        let fitting =
-            grids.filter(|grid| self.grid_bytes(*grid) <= shared && self.on_their_way(*grid) <= MOST_ON_THEIR_WAY);
+        let fitting = grids.filter(|g| self.grid_bytes(*g) <= shared && self.on_their_way(*g) <= MOST_ON_THEIR_WAY);
         let grid = fitting.min_by(|a, b| self.grid_us(*a).total_cmp(&self.grid_us(*b)))?;
         let Grid { units, tiles, groups, shares } = grid;
-        let uses_matrices = self.real != Real::F32;
-        let arguments = format!("{uses_matrices}, {units}, {tiles}");
+        let arguments = format!("{}, {units}, {tiles}", self.uses_matrices());
         let mut kernel = self.kernel("grid", ["RecurrenceGrid", "RecurrenceGridBwd"], &arguments);
         kernel.spec.blocks_meet = true;
-        let unit = if uses_matrices { "mma" } else { "simt" };
+        let unit = if self.uses_matrices() { "mma" } else { "simt" };
         kernel.tail = format!("{}_{unit}_{units}x{}_v0", kernel.tail, tiles * TILE);
         let sent = if self.is_backward { 8 * TILE * tiles * self.states() * groups * shares } else { 0 };
         kernel.work_bytes = (COUNTER_BYTES * groups + sent) as u64;
         kernel.cost_us += LAUNCH_US + self.grid_us(grid);
-        Some(kernel)
+        let Some(general) = self.general_grids(grid, shared) else { return Some(kernel) };
+        let numbers = [&self.numbers()[..], &[units as u64]].concat();
+        Some(general_or_wider(kernel, general, &numbers))
+    }
+
+    /// The arguments of the general member for a grid, and of the one for a wider class: few different units of a block
+    /// and states, where shared memory is sufficient. `None` if it is not sufficient for either.
+    fn general_grids(&self, grid: Grid, shared: usize) -> Option<[String; 2]> {
+        let (units, states) = (grid.units, self.states().next_multiple_of(ROOM_STEP));
+        // Threads need no more registers for these.
+        let units = if units <= MOST_ROUNDED_UNITS { units.next_power_of_two() } else { units };
+        let wide_states = states.next_power_of_two().max(WIDE_STATES);
+        let sizes = [(units.max(WIDE_UNITS), wide_states), (units, wide_states), (units, states)];
+        let sizes = sizes.into_iter().chain([(grid.units, self.states())]);
+        let mut fitting =
+            sizes.filter(|(units, states)| self.general_grid_bytes(Grid { units: *units, ..grid }, *states) <= shared);
+        let widest = fitting.next()?;
+        let own = fitting.find(|(own, room)| *own <= units && *room <= states).unwrap_or(widest);
+        let any = |(units, room): (usize, usize), vectors: usize| {
+            let vectors = if self.is_backward { String::new() } else { format!(", {vectors}") };
+            format!("{}, {}, {units}, {}, {room}{vectors}", self.shape(true), self.uses_matrices(), grid.tiles)
+        };
+        Some([any(own, vec_width(self.real, self.g.units)), any(widest, 1)])
+    }
+
+    /// The numbers that general members read.
+    fn numbers(&self) -> [u64; 4] {
+        let RecurrenceGeometry { batch, positions, units, reverse, bidirectional, last, .. } = *self.g;
+        let flags = u64::from(reverse) | u64::from(bidirectional) << 1 | u64::from(last) << 2;
+        [batch as u64, positions as u64, units as u64, flags]
+    }
+
+    fn uses_matrices(&self) -> bool {
+        self.real != Real::F32
     }
 
     /// States, rounded up to multiples of the size of a matrix instruction.
@@ -244,18 +273,28 @@ impl Walk<'_> {
         (self.gates() * grid.units).next_multiple_of(8)
     }
 
-    /// Ranges of states of a forward product, one for each warp.
-    fn parts(&self, grid: Grid) -> usize {
-        (GRID_WARPS / (self.columns(grid) / 8)).max(1).min(self.states() / 8)
-    }
-
     /// Shared memory of a block.
     fn grid_bytes(&self, grid: Grid) -> usize {
         let (states, columns) = (self.states(), self.columns(grid));
+        // Ranges of states of a forward product, one for each warp.
+        let parts = (GRID_WARPS / (columns / 8)).max(1).min(states / 8);
+        self.held_bytes(grid, states) + if self.is_backward { 0 } else { 4 * TILE * parts * (columns + 4) }
+    }
+
+    /// Shared memory of a block of a general member, which has room for so many states: sums of products are in any
+    /// number of ranges.
+    fn general_grid_bytes(&self, grid: Grid, states: usize) -> usize {
+        let sums = self.columns(grid).max(8 * GRID_WARPS) + 4 * GRID_WARPS;
+        self.held_bytes(grid, states) + if self.is_backward { 0 } else { 4 * TILE * sums }
+    }
+
+    /// Bytes of a block's weight and of its factors.
+    fn held_bytes(&self, grid: Grid, states: usize) -> usize {
+        let columns = self.columns(grid);
         if self.is_backward {
             return 4 * (states + TILE) * pitch(columns, 4);
         }
-        4 * (states * pitch(columns, 8) + TILE * pitch(states, 4) + self.parts(grid) * TILE * (columns + 4))
+        4 * (states * pitch(columns, 8) + TILE * pitch(states, 4))
     }
 
     /// Loads in flight for each thread.
@@ -284,6 +323,14 @@ const fn rounded_threads(threads: usize) -> usize {
 const fn rounded_quads(quads: usize) -> usize {
     if quads <= 4 { quads } else { quads.next_multiple_of(2) }
 }
+
+/// General members of grids have memory for a multiple of this many states, and up to this many units of a block are
+/// rounded up.
+const ROOM_STEP: usize = 32;
+const MOST_ROUNDED_UNITS: usize = 64;
+/// The least states and units of a block for which members for wider classes have memory.
+const WIDE_STATES: usize = 256;
+const WIDE_UNITS: usize = 16;
 
 /// Warps of a block of a grid, and bytes of the counter of a group.
 const GRID_WARPS: usize = 16;

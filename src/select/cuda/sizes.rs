@@ -81,13 +81,13 @@ mod tests {
         }
         let specialised = planned("digits-cnn", Target::h200());
         assert!(count(&specialised, CompiledFor::AnySize) == 0 && count(&specialised, CompiledFor::ItsSizes) > 0);
-        // Recurrences whose weights threads hold have general members; those whose weights blocks share have none.
-        let [small, large] = ["96", "512"].map(|units| {
+        // Recurrences whose weights threads or blocks hold have general members; those that read them from memory at
+        // every position have none.
+        let sized = ["96", "512", "3000"].map(|units| {
             let text = text("gru-digits").replace("\"units\": 96", &format!("\"units\": {units}"));
             plan(&text, Target::h200().with_kernels(Kernels::General))
         });
-        assert_eq!(count(&small, CompiledFor::ItsSizes), 1);
-        assert_eq!(count(&large, CompiledFor::ItsSizes), 1 + 4);
+        assert_eq!(sized.each_ref().map(|plan| count(plan, CompiledFor::ItsSizes)), [1, 1, 1 + 4]);
         assert!(CompiledFor::of_all(&planned("digits-cnn", crate::exec::cpu::host_target(1))).is_empty());
     }
 }
