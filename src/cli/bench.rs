@@ -25,7 +25,9 @@ use crate::compile::{Compiled, Options, compile};
 use crate::exec::{Executor, ReadyTimes, Step, peak_bytes};
 use crate::select::{Target, Threads, Tuning};
 use crate::tensor::Bytes;
-use crate::train::{DataChoice, Purpose, Session, SessionSpec, TrainError, gpu_times, needs};
+use crate::train::{
+    DataChoice, Purpose, Session, SessionSpec, TrainError, compile_for_shared_launches, gpu_times, needs,
+};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::path::Path;
@@ -343,6 +345,10 @@ fn measure(found: &Loaded, machine: &Machine, seconds: f64, graph: Option<&Path>
     let Prepared { compiled, spec, tune_ms, compile_ms, record_ms } = prepared(found, machine)?;
     let mut session = Session::prepare(&spec)?;
     let ready = session.ready_times().clone();
+    if compile_for_shared_launches(&machine.target, machine.threads.count, || true) > 0 {
+        drop(session);
+        session = Session::prepare(&spec)?;
+    }
     let general_us = before_change(&mut session, seconds)?;
     let (step, pool) = session.step_mut();
     let mut bench = Bench { start: step.snapshot()?, step, pool };

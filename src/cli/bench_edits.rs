@@ -16,9 +16,12 @@ use crate::exec::cuda::gpu;
 use crate::exec::{ReadyTimes, resident_bytes};
 use crate::model::{Preset, Sizes};
 use crate::select::Target;
-use crate::train::{DataChoice, Session, SessionSpec, ask_libraries, compile_for_edits};
+use crate::train::{DataChoice, Session, SessionSpec, ask_libraries, compile_for_edits, compile_for_shared_launches};
 use serde::Serialize;
 use std::time::Instant;
+
+/// The largest number of processes that compile between two changes.
+const COMPILERS: usize = 8;
 
 /// What `--json` prints for a preset.
 #[derive(Serialize)]
@@ -102,7 +105,8 @@ impl Edits {
             // Sizes that are odd and even, and multiples of what vectors hold.
             let (from, to) = (place.value, place.value + 1 + 5 * number % 11);
             let Some(changed) = sizes.changed(place, to) else { continue };
-            let ahead = compile_for_edits(&before, target, || true);
+            let ahead =
+                compile_for_edits(&before, target, || true) + compile_for_shared_launches(target, COMPILERS, || true);
             let started = Instant::now();
             // As in the window, the preceding network is dropped before the next one is made.
             drop(last);

@@ -34,7 +34,7 @@ pub fn folder_of_runs() -> anyhow::Result<RunStore> {
     let folder = store.folder();
     let probe = std::fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder));
     probe.map_err(|cause| {
-        let help = "name a folder that you may write to with STEPGRAPH_RUNS, or train without --keep";
+        let help = "set STEPGRAPH_RUNS to a folder that you may write to, or train without --keep";
         let message = format!("{}: runs cannot be kept there: {cause}; {help}", folder.display());
         unwritable(cause, message)
     })?;
@@ -73,8 +73,8 @@ impl Keeper {
             if !self.reported {
                 self.reported = true;
                 output::note(
-                    "note: the run can no longer be kept (the end of the run says why); it continues, and what was \
-                     kept stays",
+                    "note: the run is no longer kept; training continues, what was kept remains, and the reason is \
+                     reported at the end",
                 );
             }
             self.reports.clear();

@@ -62,8 +62,8 @@ pub enum Part {
     Train,
     /// The weights were trained on other data.
     All,
-    /// Held out by the last part of the weights' run, which was resumed or started from other weights: earlier parts
-    /// may have trained on them.
+    /// Samples that an earlier part of the weights' run may have trained on: those that the last part held out, or all
+    /// of them if the last part trained on other data.
     MaybeTrained,
 }
 
@@ -146,22 +146,22 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
     let (samples, part) = match is_own {
         _ if is_own != Some(true) && origin.is_some_and(|o| o.has_trained_on(&digest)) => {
             notes.push(format!(
-                "{} was trained on these data before it was trained on others, so every sample is answered, and all of \
-                 them may have been trained on",
+                "{} was trained on these data before it was trained on others, so all samples are evaluated, and any \
+                 of them may have been used for training",
                 weights.name
             ));
             ((0..set.len() as u32).collect(), Part::MaybeTrained)
         }
         Some(true) => held_out_of(&own, &asked, &set, weights, &mut notes)?,
         Some(false) if args.held_out.is_none() && args.split.is_none() => {
-            notes.push(format!("{} was trained on other data, so every sample is answered", weights.name));
+            notes.push(format!("{} was trained on other data, so all samples are evaluated", weights.name));
             ((0..set.len() as u32).collect(), Part::All)
         }
         Some(false) => parts(&of_preset.asked(args), &set, Part::All)?,
         None => parts(&asked, &set, Part::Train)?,
     };
     if part == Part::Train {
-        notes.push("nothing is held out, so these are answers for the samples that it trains on".to_owned());
+        notes.push("nothing is held out, so these are predictions for the training samples".to_owned());
     }
     Ok(Chosen { set, samples, part, notes })
 }
@@ -177,7 +177,7 @@ fn held_out_of(
     let own_split = own.split(set)?;
     if asked.split(set).ok() != Some(own_split) {
         return Err(wrong(format!(
-            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be answered as \
+            "{} was trained with {}, and the options ask for {}: samples that it was trained on would be reported as \
              held out; leave out --seed, --held-out and --split",
             weights.name,
             own.text(),
@@ -191,8 +191,8 @@ fn held_out_of(
     let (name, with) = (&weights.name, own.text());
     if weights.origin.as_ref().is_some_and(Origin::is_maybe_trained) {
         notes.push(format!(
-            "the samples are those that the last part of the run of {name} did not train on, with {with}; the parts \
-             before trained on other samples, or on another part of these, so they may have been trained on"
+            "these samples were held out by the last part of {name}, with {with}; earlier parts trained on other data \
+             or used another split, so the network may have been trained on some of these samples"
         ));
         return Ok((chosen.0, Part::MaybeTrained));
     }

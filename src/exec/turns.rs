@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Lets one thread in at a time; a thread that is inside may enter again. Entering takes no lock if no thread waits, so
-/// that the cost for a small step is not measurable.
+/// A reentrant mutex: one thread at a time is inside, and may enter again. Entering takes no lock if no other thread is
+/// inside, and leaving takes none if no thread waits, so that the cost for a small step is not measurable.
 #[derive(Default)]
 pub(super) struct Turns {
     /// The thread that is inside; 0 if there is none.

@@ -37,6 +37,21 @@ impl KernelsOfRun {
     }
 }
 
+/// How far a run is with the change from kernels for any size to kernels for its sizes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelChange {
+    /// The run keeps its kernels.
+    #[default]
+    Keeps,
+    /// Kernels for its sizes are not worthwhile yet: nothing was trained, or the rest of the run is short.
+    Waits,
+    /// Kernels for its sizes are compiled.
+    Compiles,
+    /// Steps run kernels for its sizes.
+    Changed,
+}
+
 /// Where the plan of a recording comes from.
 pub(super) enum Planned {
     /// The recording that the session owns.
@@ -209,6 +224,17 @@ impl ChangeOver {
         }
         self.kernels.changed_at = Some(step);
         Some(Kernels::Interchangeable)
+    }
+
+    /// How far the change is.
+    pub(super) fn progress(&self) -> KernelChange {
+        match &self.stage {
+            _ if self.is_new || self.kernels.changed_at.is_some() => KernelChange::Changed,
+            Stage::Keeps => KernelChange::Keeps,
+            Stage::Makes(maker) if maker.failure().is_some() => KernelChange::Keeps,
+            Stage::Makes(maker) if !maker.is_ended() => KernelChange::Compiles,
+            Stage::Waits | Stage::Makes(_) => KernelChange::Waits,
+        }
     }
 
     /// Ends the thread after its current kernel, because the run is at its end.

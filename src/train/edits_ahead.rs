@@ -41,6 +41,15 @@ pub fn wait_for_libraries() {
     drop(ASKING.lock().unwrap_or_else(PoisonError::into_inner));
 }
 
+/// Compiles the kernels of launches that operations with general kernels share, for the steps that were prepared in
+/// this process, `threads` at a time, while `goes_on` returns true. Steps that are prepared later run them. Returns the
+/// number of kernels.
+pub fn compile_for_shared_launches(machine: &Target, threads: usize, goes_on: impl Fn() -> bool + Sync) -> usize {
+    let facts = machine.as_cuda().filter(|_| machine.kernels.are_general());
+    let device = facts.and_then(|facts| gpu(facts.ordinal).ok());
+    device.map_or(0, |device| device.compile_missing(threads, goes_on))
+}
+
 /// Compiles the kernels for small changes of a network's sizes that are not in the cache yet, one after the other,
 /// while `goes_on` returns true, if the machine's kernels are general. Returns the number of kernels.
 pub fn compile_for_edits(preset: &Preset, machine: &Target, goes_on: impl Fn() -> bool + Sync) -> usize {

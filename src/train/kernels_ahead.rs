@@ -1,7 +1,7 @@
 //! A thread that compiles kernels before they are needed, while a run is open.
 
 use super::common_kernels::{KERNEL_GROUPS, compile_common};
-use super::edits_ahead::{ask_libraries, compile_for_edits};
+use super::edits_ahead::{ask_libraries, compile_for_edits, compile_for_shared_launches};
 use crate::model::Preset;
 use crate::select::Target;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ pub fn stop_kernels_ahead() {
     IS_STOPPED.store(true, Ordering::Relaxed);
 }
 
-/// Lets the libraries answer for the first time, compiles kernels for changes of a network, and then those that many
-/// networks need. When this is dropped, the thread ends after its current kernels.
+/// Lets the libraries answer for the first time, compiles kernels for changes of a network, for launches that its
+/// operations share, and then those that many networks need. When this is dropped, the thread ends after its current kernels.
 pub struct KernelsAhead {
     goes_on: Arc<AtomicBool>,
 }
@@ -41,6 +41,8 @@ impl KernelsAhead {
             ask_libraries(&machine, preset.precision);
             let count = compile_for_edits(&preset, &machine, goes_on);
             log::debug!("{count} kernels were compiled for changes of sizes");
+            let count = compile_for_shared_launches(&machine, 1, goes_on);
+            log::debug!("{count} kernels were compiled for launches that operations share");
             // Most processors stay free for the run and for the user.
             let threads = std::thread::available_parallelism().map_or(1, |count| (count.get() / 4).max(1));
             let goes_on = || goes_on() && !IS_STOPPED.load(Ordering::Relaxed);

@@ -4,8 +4,8 @@
 //! in the same process gets them from [`super::Worker::artefacts`].
 
 use super::{
-    BothWays, Evaluation, Generation, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans, StepDifference,
-    StepReport, WritingEvent,
+    BothWays, Evaluation, Generation, KernelChange, Query, QueryResult, RecordingsSeen, RunKey, Snapshot, Spans,
+    StepDifference, StepReport, WritingEvent,
 };
 use crate::exec::{ReadyTimes, Recording};
 use crate::model::Diagnostic;
@@ -91,6 +91,8 @@ pub enum Event {
         #[serde(with = "number_text")]
         lr: f32,
     },
+    /// How far the change to kernels for its sizes is, whenever that is something else.
+    Kernels(KernelChange),
     /// Steps made since the last report, in order.
     Steps(#[serde(with = "step_reports")] Vec<StepReport>),
     /// The largest change of each trained parameter in step `step`, and its extremes since the last report of them, in
@@ -317,6 +319,7 @@ mod tests {
                 maybe_trained: true,
                 lr: f32::NAN,
             },
+            Event::Kernels(KernelChange::Compiles),
             Event::Steps(vec![report, odd]),
             Event::Evaluated { step: 1, result: session.evaluate().unwrap().unwrap() },
             Event::QueryResult(Box::new(session.query(Query { points, ..query() }).unwrap())),

@@ -83,11 +83,13 @@ mod worker;
 
 pub use answer_sums::{AnswerSums, ClassRates, Evaluation, MAX_CONFUSION};
 pub use artefacts::{PlanKey, RunArtefacts, RunKey};
-pub use change_over::KernelsOfRun;
+pub use change_over::{KernelChange, KernelsOfRun};
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
 pub use common_kernels::{CommonKernels, KERNEL_GROUPS, compile_common};
 pub use data_feed::{DataFeed, FeedPosition};
-pub use edits_ahead::{after_small_edits, ask_libraries, compile_for_edits, wait_for_libraries};
+pub use edits_ahead::{
+    after_small_edits, ask_libraries, compile_for_edits, compile_for_shared_launches, wait_for_libraries,
+};
 pub use error::TrainError;
 pub use evaluate::evaluated;
 pub use file_contents::{Contents, Holding, Layout};

@@ -12,7 +12,7 @@ use crate::exec::{ExecError, Executor};
 use crate::lower::LValueId;
 use crate::ops::Dir;
 use crate::plan::{BindingPlan, BufferId};
-use crate::select::{Choice, Isa};
+use crate::select::{Choice, Isa, Kernels};
 use crate::tensor::DType;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -240,6 +240,8 @@ impl Probe {
 pub struct OpTimes {
     /// The median of each operation, timed separately, in microseconds, in the order of the plan.
     pub op_us: Vec<f64>,
+    /// The same with kernels that are compiled for its sizes, if those of the plan work for any size.
+    pub own_sizes_us: Option<Vec<f64>>,
     /// The least time of each operation by the machine's highest rates.
     pub floors: Vec<Floor>,
     /// The median of a whole replay, in microseconds.
@@ -254,7 +256,8 @@ pub struct OpTimes {
 const TIMED_US: f64 = 300_000.0;
 
 /// Times every operation of the step that `spec` describes, on a batch that stays in memory, and measures the machine's
-/// highest rates; those in `known` are used if they are higher. Takes about two seconds.
+/// highest rates; those in `known` are used if they are higher. If its kernels work for any size, those for its sizes
+/// are compiled and timed too. Takes about two seconds, and the time for compiling.
 ///
 /// # Errors
 /// As [`Session::prepare`].
@@ -292,7 +295,23 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
         }
         (None, None) => Vec::new(),
     };
-    Ok(OpTimes { op_us, floors, replay_us, ceilings, rounds })
+    drop(session);
+    let own_sizes_us = with_own_sizes(spec, &compiled, rounds)?;
+    Ok(OpTimes { op_us, own_sizes_us, floors, replay_us, ceilings, rounds })
+}
+
+/// Times the operations of the same plan with kernels that are compiled for its sizes, if its kernels work for any.
+fn with_own_sizes(spec: &SessionSpec, compiled: &Compiled, rounds: usize) -> Result<Option<Vec<f64>>, TrainError> {
+    let target = &compiled.selection.target;
+    if target.as_cuda().is_none() || !target.kernels.are_general() {
+        return Ok(None);
+    }
+    let machine = Some(target.clone().with_kernels(Kernels::Interchangeable));
+    let mut session = Session::prepare(&SessionSpec { purpose: Purpose::Time, machine, ..spec.clone() })?;
+    let (step, pool) = session.step_mut();
+    step.replay(pool)?;
+    step.synchronize()?;
+    Ok(Some(step.time_calls(rounds, pool)?))
 }
 
 #[cfg(test)]

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 /// The largest number of kinds that are measured; the first ones of a run.
 const MOST: usize = 64;
-/// The least number of rounds of a measurement, and the number of steps in each round: of a kind alone, alternating
-/// with the others, and op by op.
+/// The least number of rounds of a measurement.
 const ROUNDS: usize = 3;
+/// Steps of a round, of a kind alone and alternating with the others.
 const STEPS: usize = 16;
+/// Steps of a round that run op by op.
 const EAGER_STEPS: usize = STEPS / 4;
 /// Warm-up steps before the timed ones, so that these do not depend on what another measurement left in the caches.
 const BEFORE: usize = 2;
@@ -24,7 +25,8 @@ const FINDS: u64 = 10_000;
 const PLANNED: usize = 8;
 const RECORDED: usize = 5;
 
-/// The times of one kind of step, in microseconds; medians over single steps.
+/// The times of one kind of step, in microseconds: medians over single steps, except `miss_us`, which is one
+/// measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct KindTimes {
     pub key: GraphKey,
@@ -40,8 +42,9 @@ pub struct KindTimes {
     /// Planned and recorded. Absent if that was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record_us: Option<f64>,
-    /// Scalars of its operations that are frozen in the recording, and that every replay reads from memory.
+    /// Scalars of its operations that are frozen in the recording.
     pub frozen_constants: usize,
+    /// Scalars of its operations that every replay reads from memory.
     pub live_constants: usize,
 }
 
@@ -53,15 +56,14 @@ pub struct RecordingTimes {
     pub cycle_us: f64,
     /// A step of the same kinds, each replayed repeatedly.
     pub alone_us: f64,
-    /// The same without waiting for a step before the next one: alternating, and each kind alone. Absent if steps
-    /// cannot be queued.
+    /// `[cycle_us, alone_us]` with steps that are queued without waiting. Absent if steps cannot be queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_us: Option<[f64; 2]>,
     /// A step of the first kind, alternating between two recordings of it: the cost of changing the recording, because
     /// both run the same kernels.
     pub same_us: f64,
     pub eager_us: f64,
-    /// Of the kinds that were measured.
+    /// The mean over the kinds for which it was measured.
     pub miss_us: Option<f64>,
     /// Planning and recording a step, of those that were measured.
     pub record_us: Option<f64>,
@@ -87,8 +89,9 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// Chooses and runs a step of a case, and returns the microseconds. All ways of running steps are timed by this
-    /// function, so that the results differ only because of the preceding steps.
+    /// Chooses and runs a step of a case, and returns the microseconds. Steps that are replayed alone or alternating,
+    /// and steps that run op by op, are timed by this function, so that the results differ only because of the
+    /// preceding steps.
     fn timed(&mut self, case: usize, executor: Executor) -> Result<f64, TrainError> {
         let (case, step) = self.cases[case];
         let started = Instant::now();
@@ -205,7 +208,7 @@ impl Measured<'_> {
         Ok(median(&mut times))
     }
 
-    /// The times of a case in alternation with the others, from the measurements of each step.
+    /// All times of a case, from the measurements of each step; also measures `miss_us` and `record_us`.
     fn times(&mut self, case: usize, samples: &mut Samples) -> Result<Option<KindTimes>, TrainError> {
         let is_planned = case < PLANNED;
         let miss_us = is_planned.then(|| self.miss(case)).transpose()?;

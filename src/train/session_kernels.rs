@@ -1,6 +1,6 @@
 //! The kernels of a session's steps, and when they change.
 
-use super::change_over::{Job, KernelsOfRun, Maker, Planned, Stage};
+use super::change_over::{Job, KernelChange, KernelsOfRun, Maker, Planned, Stage};
 use super::{Session, TrainError};
 use std::sync::Arc;
 use std::thread;
@@ -19,6 +19,12 @@ impl Session {
     pub fn kernels(&self) -> Option<KernelsOfRun> {
         let is_gpu = self.compiled().selection.target.as_cuda().is_some();
         is_gpu.then_some(self.change_over.kernels)
+    }
+
+    /// How far it is with the change to kernels for its sizes.
+    #[must_use]
+    pub fn kernel_change(&self) -> KernelChange {
+        self.change_over.progress()
     }
 
     /// Takes over recordings with kernels for its sizes, or has them made, if the rest of the run is long enough.

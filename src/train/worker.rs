@@ -8,7 +8,8 @@ use super::kernels_ahead::KernelsAhead;
 use super::pen::Pen;
 use super::schedule::Schedule;
 use super::{
-    Command, Event, Pace, Query, RunArtefacts, RunKey, RunState, Session, SessionSpec, StepReport, TrainError,
+    Command, Event, KernelChange, Pace, Query, RunArtefacts, RunKey, RunState, Session, SessionSpec, StepReport,
+    TrainError,
 };
 use crate::model::Preset;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError, bounded};
@@ -190,7 +191,8 @@ fn run(spec: &SessionSpec, mut link: Link) {
             link.send(Event::State(RunState::Ready));
             let _ahead = KernelsAhead::start(&spec.preset, spec.machine.as_ref());
             let (schedule, pen) = Default::default();
-            let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen };
+            let kernels = KernelChange::default();
+            let mut service = RunService { session, preset: &spec.preset, link, budget: 0, schedule, pen, kernels };
             service.serve();
             service.link.drain();
         }
@@ -228,6 +230,8 @@ struct RunService<'a> {
     budget: u64,
     schedule: Schedule,
     pen: Pen,
+    /// What was last reported of the change of kernels.
+    kernels: KernelChange,
 }
 
 impl RunService<'_> {
@@ -236,6 +240,7 @@ impl RunService<'_> {
         loop {
             self.answer();
             self.write();
+            self.send_kernel_change();
             let command = if self.budget == 0 {
                 let wait = if self.pen.is_writing() { Duration::ZERO } else { Duration::from_millis(50) };
                 match self.link.inbox.recv_timeout(wait) {
@@ -309,6 +314,13 @@ impl RunService<'_> {
         }
         if is_idle {
             self.send_state(if over { RunState::Finished } else { RunState::Paused });
+        }
+    }
+
+    fn send_kernel_change(&mut self) {
+        let now = self.session.kernel_change();
+        if now != std::mem::replace(&mut self.kernels, now) {
+            self.link.send(Event::Kernels(now));
         }
     }
 

@@ -6,7 +6,7 @@ use stepgraph::exec::cuda::gpu;
 use stepgraph::exec::{Executor, PoolEventKind};
 use stepgraph::model::{BUNDLED, Precision, Preset, read_preset};
 use stepgraph::select::{Kernels, Target};
-use stepgraph::train::{Overrides, Session, SessionSpec, Start, StepReport};
+use stepgraph::train::{Overrides, Session, SessionSpec, Start, StepReport, compile_for_shared_launches};
 
 fn bundled(name: &str) -> Preset {
     read_preset(BUNDLED.iter().find(|b| b.name == name).unwrap().text).unwrap()
@@ -49,6 +49,31 @@ fn networks() -> Vec<Preset> {
     accumulates.train.as_mut().unwrap().accumulate = 3;
     all.push(accumulates);
     all
+}
+
+#[test]
+fn operations_with_general_kernels_share_launches_that_were_compiled_ahead_on_a_gpu() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let text = BUNDLED.iter().find(|b| b.name == "moons-deep").unwrap().text.replace("\"units\": 32", "\"units\": 23");
+    let general = spec(&read_preset(&text).unwrap(), &machine, Kernels::General, 40);
+    let machine = general.machine.clone().unwrap();
+    let run = |compiles: bool| {
+        let mut session = Session::prepare(&general).unwrap();
+        let reports: Vec<_> = made(&mut session, 40).iter().map(bits).collect();
+        let compiled = if compiles { compile_for_shared_launches(&machine, 8, || true) } else { 0 };
+        (session.recording().calls, reports, state(&mut session), compiled)
+    };
+    let (alone, shared) = (run(true), run(false));
+    let specialised = SessionSpec { machine: Some(machine.clone().with_kernels(Kernels::Interchangeable)), ..general };
+    let least = Session::prepare(&specialised).unwrap().recording().calls;
+    println!("{} launches, then {}, with {} more kernels; {least} for its sizes", alone.0, shared.0, alone.3);
+    // If the cache holds the kernels of an earlier run, the first one shares launches too.
+    assert!(alone.3 == 0 || alone.0 > shared.0, "{} launches, then {}", alone.0, shared.0);
+    assert!(shared.0 <= least + 2, "{} launches, not {least}", shared.0);
+    assert!((alone.1, alone.2) == (shared.1, shared.2), "shared launches change results");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 use super::arguments::put_numbers;
 use super::bound_call::BoundCall;
 use super::error::{CudaError, failed};
+use super::kernel_store::Kernel;
 use super::memory::DeviceMemory;
 use super::source::META_LEN;
 use crate::exec::cuda::gpu::Gpu;
@@ -55,18 +56,39 @@ pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<()
     let general =
         |call: &&mut BoundCall| matches!(&**call, BoundCall::Kernel { kernel, .. } if kernel.geometry.is_some());
     let calls: Vec<&mut BoundCall> = calls.iter_mut().flatten().filter(general).collect();
-    if calls.is_empty() {
-        return Ok(());
+    let launches = calls.iter().filter_map(|call| match &**call {
+        BoundCall::Kernel { kernel, args, .. } => Some((&**kernel, &args[..])),
+        _ => None,
+    });
+    let found = geometries(gpu, &launches.collect::<Vec<_>>())?;
+    for (call, geometry) in calls.into_iter().zip(found) {
+        let BoundCall::Kernel { kernel, spec, .. } = call else { continue };
+        if geometry[..kernel.phases.len()].iter().any(|[blocks, _]| *blocks == 0) {
+            let numbers = KernelFamily::of(spec.template).map(|family| family.named(spec.numbers()));
+            return Err(format!("{} has no blocks for {}", spec.ty(), numbers.unwrap_or_default()).into());
+        }
+        *kernel = Arc::new(kernel.with_geometry(&geometry));
     }
-    let memory = DeviceMemory::zeroed(calls.len() * META_LEN * size_of::<i64>(), gpu.stream())?;
+    Ok(())
+}
+
+/// The blocks and the shared memory of each phase of launches of general members, given their kernels and arguments.
+/// Runs on this thread's stream and waits.
+///
+/// # Errors
+/// If the driver reports an error.
+pub(super) fn geometries(gpu: &Gpu, launches: &[(&Kernel, &[u64])]) -> Result<Vec<Vec<[u32; 2]>>, CudaError> {
+    if launches.is_empty() {
+        return Ok(Vec::new());
+    }
+    let memory = DeviceMemory::zeroed(launches.len() * META_LEN * size_of::<i64>(), gpu.stream())?;
     let address = |number: usize| memory.base() + (number * META_LEN * size_of::<i64>()) as u64;
-    for (number, call) in calls.iter().enumerate() {
-        let BoundCall::Kernel { kernel, args, .. } = &**call else { continue };
-        let Some(function) = kernel.geometry else { continue };
+    for (number, (kernel, args)) in launches.iter().enumerate() {
+        let function = kernel.geometry.ok_or("the kernel is compiled for its sizes")?;
         let out = address(number);
         let mut params = [args.as_ptr().cast::<c_void>().cast_mut(), (&raw const out).cast::<c_void>().cast_mut()];
-        // SAFETY: the function takes a row of arguments, of which it reads the numbers, and an address with room for
-        // what it writes; both are copied by the call.
+        // SAFETY: the function takes the arguments of the launch, of which it reads the numbers, and an address with
+        // room for what it writes; both are copied by the call.
         unsafe {
             sys::cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, gpu.stream(), params.as_mut_ptr(), std::ptr::null_mut())
         }
@@ -74,18 +96,11 @@ pub(super) fn set_geometry(gpu: &Gpu, calls: &mut [Vec<BoundCall>]) -> Result<()
         .map_err(|e| failed("cuLaunchKernel", e))?;
     }
     gpu.synchronize()?;
-    let mut facts = vec![[0i64; META_LEN]; calls.len()];
+    let mut facts = vec![[0i64; META_LEN]; launches.len()];
     // SAFETY: the memory has exactly this size.
     unsafe { result::memcpy_dtoh_sync(facts.as_flattened_mut(), memory.base()) }
         .map_err(|e| failed("cuMemcpyDtoH", e))?;
-    for (call, facts) in calls.into_iter().zip(facts) {
-        let BoundCall::Kernel { kernel, spec, .. } = call else { continue };
-        let phases: Vec<[u32; 2]> = facts[3..].chunks_exact(2).map(|pair| [pair[0] as u32, pair[1] as u32]).collect();
-        if phases[..kernel.phases.len()].iter().any(|[blocks, _]| *blocks == 0) {
-            let numbers = KernelFamily::of(spec.template).map(|family| family.named(spec.numbers()));
-            return Err(format!("{} has no blocks for {}", spec.ty(), numbers.unwrap_or_default()).into());
-        }
-        *kernel = Arc::new(kernel.with_geometry(&phases));
-    }
-    Ok(())
+    let pairs =
+        |facts: &[i64; META_LEN]| facts[3..].chunks_exact(2).map(|pair| [pair[0] as u32, pair[1] as u32]).collect();
+    Ok(facts.iter().map(pairs).collect())
 }

@@ -10,7 +10,7 @@ use crate::exec::cuda::probe::{DeviceInfo, probe};
 use crate::model::Precision;
 use crate::select::{CudaFacts, Kernels, Target};
 use cudarc::driver::{result, sys};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// An open device. A step is used by one thread at a time, and its work is enqueued on the stream of that thread.
@@ -20,6 +20,8 @@ pub struct Gpu {
     /// The stream of threads that could not get their own.
     stream: sys::CUstream,
     kernels: KernelStore,
+    /// Kernels that steps would run if they had been compiled.
+    missing: Mutex<HashSet<KernelSource>>,
     libraries: Libraries,
     /// Whether the kernels of steps are specialised or general, unless a target overrides it.
     members: Kernels,
@@ -76,7 +78,15 @@ impl Gpu {
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| failed("cuStreamCreate", e))?;
         let libraries = Libraries::open(&found);
-        Ok(Self { info, context, stream, kernels: KernelStore::default(), libraries, members })
+        Ok(Self {
+            info,
+            context,
+            stream,
+            kernels: KernelStore::default(),
+            missing: Mutex::default(),
+            libraries,
+            members,
+        })
     }
 
     /// The properties that planning needs. `STEPGRAPH_KERNELS` says which kernels are chosen; without it they are
@@ -189,6 +199,21 @@ impl Gpu {
     /// as long as `goes_on`. Returns the number of kernels.
     pub fn compile_ahead(&self, sources: &[KernelSource], threads: usize, goes_on: impl Fn() -> bool + Sync) -> usize {
         self.kernels.compile_ahead(self.arch(), sources, threads, goes_on)
+    }
+
+    /// Notes kernels that a step would run if they had been compiled, at most a few hundred.
+    pub(super) fn note_missing(&self, sources: impl IntoIterator<Item = KernelSource>) {
+        const MOST: usize = 256;
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MOST.saturating_sub(missing.len());
+        missing.extend(sources.into_iter().take(room));
+    }
+
+    /// Compiles the kernels that steps would have run since the last call, as [`Self::compile_ahead`]: those of
+    /// launches that general kernels share. Steps that are prepared after this run them, with the same results.
+    pub fn compile_missing(&self, threads: usize, goes_on: impl Fn() -> bool + Sync) -> usize {
+        let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
+        self.compile_ahead(&missing.into_iter().collect::<Vec<_>>(), threads, goes_on)
     }
 
     /// Whether a note with this text was left in the cache folder for this GPU, compiler and version of the kernels.

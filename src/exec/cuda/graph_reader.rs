@@ -4,7 +4,7 @@
 //! has no function that reads the arguments in an executable graph. No code changes a captured graph after it was
 //! instantiated, apart from tests.
 
-use super::arguments::{FLAGS, MAX_ARGS, put_numbers};
+use super::arguments::{ArgRow, FLAGS, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::captured_graph::CapturedGraph;
@@ -113,12 +113,14 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
         match launch {
             Launch::Single { op, flags } => planned_single(ops, *op, *flags, &mut out),
             Launch::Fused { ops: members, kernel, args } => {
-                let mut args = args.clone();
+                let (mut args, mut numbers) = (args.clone(), 0);
                 for (op, words) in members.iter().zip(args.chunks_exact_mut(MAX_ARGS)) {
-                    words[..FLAGS].copy_from_slice(&ops.row(*op)[..FLAGS]);
+                    let mut row = ops.row(*op);
+                    numbers += ops.calls[*op].iter().map(|call| plan_numbers(call, &mut row)).sum::<usize>();
+                    words[..FLAGS].copy_from_slice(&row[..FLAGS]);
                 }
                 let members = members.iter().map(|op| Some(*op)).collect();
-                out.push(Planned { function: kernel.phases[0].function, args, ops: members, numbers: 0 });
+                out.push(Planned { function: kernel.phases[0].function, args, ops: members, numbers });
             }
         }
     }
@@ -130,20 +132,26 @@ fn planned_single(ops: &BoundOps, op: usize, flags: u64, out: &mut Vec<Planned>)
     // A pass after a library's product has its own slots, which were filled from the operation's when it was bound.
     let is_pass = ops.calls[op].len() > 1;
     for call in &ops.calls[op] {
-        let BoundCall::Kernel { kernel, args: call_args, spec } = call else { continue };
+        let BoundCall::Kernel { kernel, args: call_args, .. } = call else { continue };
         let mut args = if is_pass { **call_args } else { ops.row(op) };
-        let mut numbers = spec.numbers().to_vec();
-        if let Some(table) = spec.table() {
-            // The memory of a table is not part of a plan: its expected address is the one that was bound.
-            numbers[table.number] = call_args[FLAGS - 1 - table.number];
-        }
-        put_numbers(&mut args, &numbers);
+        let numbers = plan_numbers(call, &mut args);
         args[FLAGS] = flags;
         let phases = kernel.phases.iter();
-        let numbers = numbers.iter().filter(|number| **number != 0).count();
         let planned = |p: &Phase| Planned { function: p.function, args: args.to_vec(), ops: vec![Some(op)], numbers };
         out.extend(phases.map(planned));
     }
+}
+
+/// Puts the numbers that a call's kernel reads into its planned arguments; returns how many of them are not zero.
+fn plan_numbers(call: &BoundCall, args: &mut ArgRow) -> usize {
+    let BoundCall::Kernel { args: bound, spec, .. } = call else { return 0 };
+    let mut numbers = spec.numbers().to_vec();
+    if let Some(table) = spec.table() {
+        // The memory of a table is not part of a plan: its expected address is the one that was bound.
+        numbers[table.number] = bound[FLAGS - 1 - table.number];
+    }
+    put_numbers(args, &numbers);
+    numbers.iter().filter(|number| **number != 0).count()
 }
 
 /// A difference as an error that names operation and layer.

@@ -4,6 +4,7 @@ use super::arguments::ArgRow;
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
 use super::error::CudaError;
+use super::general_members::geometries;
 use super::kernel_store::Kernel;
 use super::launch::Launch;
 use super::source::KernelSource;
@@ -43,12 +44,13 @@ pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
         sets.push(set);
         at = end;
     }
+    let shared = without_compiling(ops, shared);
     let sources: Vec<KernelSource> = shared.iter().map(|members| source_of(members)).collect();
     let kernels = ops.gpu.kernels(&sources);
     let mut made: Vec<Launch> = Vec::new();
     for (members, kernel) in shared.into_iter().zip(kernels) {
-        match kernel {
-            Ok(kernel) => made.push(together(&members, kernel)),
+        match kernel.and_then(|kernel| together(ops, &members, kernel)) {
+            Ok(launch) => made.push(launch),
             Err(why) => log::warn!(
                 "operations {:?} do not share a launch: {why}",
                 members.iter().map(|m| m.op).collect::<Vec<_>>()
@@ -56,6 +58,37 @@ pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
         }
     }
     in_order(sets, made)
+}
+
+/// The shared launches without those of general members whose kernel would have to be compiled for this combination:
+/// their operations have separate launches, and the kernel is noted, so that it can be compiled when nobody waits. If
+/// members for the widest classes share a kernel that is there, they do.
+fn without_compiling(ops: &BoundOps, shared: Vec<Vec<Member>>) -> Vec<Vec<Member>> {
+    let is_general = |members: &Vec<Member>| members.iter().any(|member| member.spec.is_general());
+    let (general, mut ready): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_general);
+    let wider: Vec<Vec<Member>> = general.iter().map(|members| members.iter().map(Member::wider).collect()).collect();
+    let are_there =
+        |all: &[Vec<Member>]| ops.gpu.has_kernels(&all.iter().map(|members| source_of(members)).collect::<Vec<_>>());
+    let known = are_there(&general).into_iter().zip(are_there(&wider));
+    for ((own, wider), (has_own, has_wider)) in general.into_iter().zip(wider).zip(known) {
+        if !has_own {
+            ops.gpu.note_missing([&own, &wider].map(|members| source_of(members)));
+        }
+        if has_own {
+            ready.push(own);
+        } else if has_wider {
+            ready.push(wider);
+        }
+    }
+    ready
+}
+
+impl Member {
+    /// The same operation with the kernel for the widest class, if its kernel is general and there is one.
+    fn wider(&self) -> Self {
+        let spec = self.spec.wider().map_or_else(|| Arc::clone(&self.spec), Arc::new);
+        Self { spec, ..self.clone() }
+    }
 }
 
 /// The members of a group of the plan that share launches. Beside updates whose blocks each occupy a multiprocessor,
@@ -75,12 +108,14 @@ fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     }
     let mut joined: Vec<_> = by_threads.into_values().filter(|m| m.len() > 1).collect();
     joined.sort_by_key(|m| m[0].op);
-    // The longest members start first, so that the launch ends as soon as possible. Members of the same type are
-    // adjacent and share their code.
-    let cost = |op: usize| ops.compiled.selection.choices[op].cost_us;
+    // The longest members start first, so that the launch ends as soon as possible, unless a member is general: then
+    // the order depends on no size, so that one kernel serves many networks. Members of the same type are adjacent and
+    // share their code.
     for members in &mut joined {
-        let by_type = |a: &Member, b: &Member| a.spec.arguments.cmp(&b.spec.arguments);
-        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then(by_type(a, b)).then(a.op.cmp(&b.op)));
+        let is_general = members.iter().any(|member| member.spec.is_general());
+        let cost = |op: usize| if is_general { 0.0 } else { ops.compiled.selection.choices[op].cost_us };
+        let by_type = |a: &Member, b: &Member| a.spec.ty().cmp(&b.spec.ty());
+        members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then_with(|| by_type(a, b)).then(a.op.cmp(&b.op)));
     }
     joined
 }
@@ -105,36 +140,45 @@ fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
 }
 
 /// The contribution of an operation with one kernel of one phase to a shared launch.
-pub(super) fn member(ops: &BoundOps, op: usize) -> Option<Member> {
+fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
-    // Blocks of a cluster belong together and share a launch with no other operation. General members share none,
-    // because the combination would have to be compiled for each network.
-    let may_share = planned && kernel.phases.len() == 1 && spec.cluster_blocks == 1 && !spec.is_general();
+    // Blocks of a cluster belong together and share a launch with no other operation.
+    let may_share = planned && kernel.phases.len() == 1 && spec.cluster_blocks == 1;
     may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
+}
+
+/// The same, if its kernel is not general: the combination is compiled at once.
+pub(super) fn own_sizes_member(ops: &BoundOps, op: usize) -> Option<Member> {
+    member(ops, op).filter(|member| !member.spec.is_general())
 }
 
 fn source_of(members: &[Member]) -> KernelSource {
     members.iter().map(|member| KernelSpec::clone(&member.spec)).collect()
 }
 
-fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
-    let ops = members.iter().map(|m| m.op).collect();
-    Launch::Fused { ops, args: members.iter().flat_map(|m| m.args).collect(), kernel }
+/// The launch of members with their common kernel.
+fn together(ops: &BoundOps, members: &[Member], mut kernel: Arc<Kernel>) -> Result<Launch, CudaError> {
+    let args: Vec<u64> = members.iter().flat_map(|m| m.args).collect();
+    if kernel.geometry.is_some() {
+        let found = geometries(&ops.gpu, &[(&kernel, &args)])?;
+        kernel = Arc::new(kernel.with_geometry(&found[0]));
+    }
+    Ok(Launch::Fused { ops: members.iter().map(|m| m.op).collect(), args, kernel })
 }
 
 /// One launch of operations that do not depend on each other.
 ///
 /// # Errors
-/// If one of them is not a kernel of one phase, the last one needs more threads than the others, or the compiler
+/// If one of them is not a kernel of one phase for its own sizes, the last one needs more threads than the others, or the compiler
 /// refuses.
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
-    let members: Option<Vec<Member>> = shared.iter().map(|op| member(ops, *op)).collect();
-    let members = members.ok_or("one of the operations is not a kernel of one phase")?;
+    let members: Option<Vec<Member>> = shared.iter().map(|op| own_sizes_member(ops, *op)).collect();
+    let members = members.ok_or("one of the operations is not a kernel of one phase for its own sizes")?;
     let (last, others) = members.split_last().ok_or("no operation is to be launched")?;
     if others.iter().all(|m| m.threads < last.threads) {
         return Err(format!("blocks of {} threads are too large for the other operations", last.threads).into());
     }
     let kernel = ops.gpu.kernel(source_of(&members))?;
-    Ok(together(&members, kernel))
+    together(ops, &members, kernel)
 }

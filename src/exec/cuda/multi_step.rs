@@ -8,7 +8,7 @@
 use super::arguments::{ArgRow, Range, meet};
 use super::bound_ops::BoundOps;
 use super::extents::{reads, writes};
-use super::horizontal_fusion::{member, share};
+use super::horizontal_fusion::{own_sizes_member, share};
 use super::launch::Launch;
 use super::pdl::{ends_small, fetch_ahead, writes_last};
 use crate::exec::location::located;
@@ -43,8 +43,8 @@ impl MultiStep {
         let program = &ops.compiled.plan.program;
         let metrics = match launches.last() {
             Some(Launch::Single { op, .. }) if matches!(program.ops[*op].kind, OpKind::StepMetrics { .. }) => {
-                // A general member shares no launch, so that the metrics stay after each step.
-                member(ops, *op).map(|_| *op)
+                // The metrics of a general member stay after each step.
+                own_sizes_member(ops, *op).map(|_| *op)
             }
             _ => None,
         };
@@ -81,7 +81,7 @@ impl MultiStep {
     /// arguments by slot.
     pub(super) fn closing(&self, ops: &BoundOps, records: &RecordRing) -> Option<(KernelSpec, ArgRow)> {
         let op = self.metrics?;
-        let member = member(ops, op)?;
+        let member = own_sizes_member(ops, op)?;
         let [max, norm] = records.words.map(|word| word.map_or(-1, |word| word as i64));
         let arguments = format!("{}, {}, {max}, {norm}", member.spec.ty(), records.len);
         let spec = KernelSpec { template: "ClosingMetrics", arguments, ..KernelSpec::clone(&member.spec) };

@@ -230,7 +230,7 @@ fn transpose(real: Real, n: usize, rows: usize, cols: usize) -> CustomKernel {
     if rows == 1 || cols == 1 {
         return flat(real, array("Copy", real, &[t], len), 2 * len * real.size());
     }
-    // The number of four-byte words of a row, if rows consist of whole words.
+    // The elements that one access moves: as many as fill four bytes if a row has a multiple of them, otherwise one.
     let pair = |row: usize| if row.is_multiple_of(4 / real.size()) { 4 / real.size() } else { 1 };
     let (reads, writes, is_large) = (pair(cols), pair(rows), len >= 1 << 20);
     let spec = spec("Transpose", format!("{t}, {n}, {rows}, {cols}")).with_general(

@@ -11,7 +11,7 @@ use crate::model::Activation;
 use crate::ops::{self, OpKind};
 use crate::select::target::CudaFacts;
 
-/// Every custom kernel for an operation, in rising order of preference among equals.
+/// Every custom kernel for an operation. If estimates are equal, a later one is preferred.
 #[must_use]
 pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     let families = [
@@ -31,7 +31,7 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
-/// The number of algorithms of cuBLASLt and of plans of cuDNN that are offered for an operation.
+/// The number of algorithms of cuBLASLt that are offered for a product.
 const LT_OFFERS: u8 = 4;
 /// The number of plans of cuDNN that are offered for a convolution: on the measured networks, the fastest was among
 /// these or within a few percent of one of them. Custom kernels are faster for nearly every gradient of weights. A plan
@@ -53,7 +53,7 @@ pub(crate) struct Offer {
     pub tail: String,
     pub work_bytes: u64,
     pub cost: Result<f64, String>,
-    /// Why it is not ready at once in a network whose sizes are new, if it is not.
+    /// Why it must be compiled first in a network whose sizes are new; `None` if it need not.
     pub slow_start: Option<&'static str>,
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         OpKind::Gemm(gemm) => {
             let cost = match lt::lt_supports(gemm, real) {
                 _ if !gpu.has_cublaslt => Err("cuBLASLt is missing".into()),
-                _ if gemm.together > 0 => Err("a library shares no launch".into()),
+                _ if gemm.together > 0 => Err("the product shares a launch, which a library cannot do".into()),
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };

@@ -87,6 +87,11 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
     let rounds = measured.times.rounds;
     let exact = format!("{us:.3} µs, the median of {rounds} runs by itself");
     fact_ui(ui, "measured time", &format::micros(us), &exact, width);
+    let own_sizes: Option<f64> = ops.iter().map(|i| measured.own_sizes_us(*i)).sum();
+    if let Some(us) = own_sizes {
+        let exact = format!("{us:.3} µs with kernels that are compiled for these sizes");
+        fact_ui(ui, "for its sizes", &format::micros(us), &exact, width);
+    }
     if floor > 0.0 && us > 0.0 {
         fact_ui(ui, "floor", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
         let share = format::percent(floor / us);

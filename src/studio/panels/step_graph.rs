@@ -2,15 +2,14 @@
 //! keyboard.
 
 use crate::ir::Phase;
-use crate::select::cuda::CompiledFor;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::plan_state::{plan_head_ui, unplanned_ui};
 use crate::studio::theme;
 use crate::studio::theme::icons;
 use crate::studio::view_models::format;
+use crate::studio::view_models::kernel_mark::KernelMark;
 use crate::studio::view_models::levels::{Level, LevelRow, is_related, selection_of};
-use crate::studio::view_models::measured::Measured;
 use crate::studio::view_models::panels::plan::PlanOnScreen;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::step_graph::letter;
@@ -20,6 +19,7 @@ use crate::studio::widgets::button::{
 use crate::studio::widgets::frozen_columns::{Frozen, Ground};
 use crate::studio::widgets::keyboard::{list_ui, row_by_keys};
 use crate::studio::widgets::level_table::Column;
+use crate::train::KernelChange;
 use egui::{Align, Button, ComboBox, Id, Layout, RichText, ScrollArea, Sense, Ui, Vec2};
 use egui_extras::{Column as TableColumn, TableBuilder};
 
@@ -33,6 +33,7 @@ struct Made {
     layer: Option<String>,
     sort: Option<(Column, bool)>,
     measured: bool,
+    kernel_change: KernelChange,
 }
 
 /// The state of the panel.
@@ -75,7 +76,8 @@ const ROW: f32 = 22.0;
 
 impl StepGraphPanel {
     /// Filters and sorts the rows again if something about them has changed.
-    fn make_rows(&mut self, plan: &PlanView, revision: u64, measured: Option<&Measured>) {
+    fn make_rows(&mut self, plan: &PlanView, view: &PlanOnScreen<'_>) {
+        let PlanOnScreen { revision, measured, kernel_change, .. } = *view;
         let made = Made {
             revision,
             level: self.level,
@@ -84,6 +86,7 @@ impl StepGraphPanel {
             layer: self.layer.clone(),
             sort: self.sort,
             measured: measured.is_some(),
+            kernel_change,
         };
         if self.made_for.as_ref() == Some(&made) {
             return;
@@ -102,10 +105,7 @@ impl StepGraphPanel {
             });
         }
         let longest = |text: fn(&LevelRow) -> &str| all.iter().map(|r| text(r).chars().count()).max().unwrap_or(0);
-        let mark = |r: &LevelRow| match r.compiled_for {
-            Some(sizes @ CompiledFor::AnySize) => sizes.text().len() + 1,
-            _ => 0,
-        };
+        let mark = |r: &LevelRow| kernel_mark(r, view).map_or(0, |mark| mark.text.chars().count() + 1);
         let kernel = all.iter().map(|r| r.kernel.chars().count() + mark(r)).max().unwrap_or(0);
         self.longest = [longest(|r| &r.shapes), kernel];
         self.layers.clear();
@@ -130,6 +130,11 @@ impl StepGraphPanel {
     }
 }
 
+/// The mark of a row's kernel.
+fn kernel_mark(row: &LevelRow, view: &PlanOnScreen<'_>) -> Option<KernelMark> {
+    KernelMark::of(row.index, row.compiled_for, view.kernel_change, view.measured)
+}
+
 /// The number of a layer's label: `1.0` of `L1.0:Dense`.
 fn number(label: &str) -> &str {
     label.split(':').next().unwrap_or_default().trim_start_matches('L')
@@ -148,7 +153,7 @@ pub fn step_graph_ui(ui: &mut Ui, view: &PlanOnScreen<'_>, panel: &mut StepGraph
     plan_head_ui(ui, view, commands);
     head_ui(ui, view, panel, plan, commands);
     filters_ui(ui, panel);
-    panel.make_rows(plan, view.revision, view.measured);
+    panel.make_rows(plan, view);
     ui.add_space(4.0);
     if panel.rows.is_empty() {
         return empty_ui(ui, "Nothing matches the filter", "Clear the filter, or show all phases and layers again.");
@@ -299,7 +304,7 @@ fn table_ui(
                 let related = is_related(level, item.index, view.related);
                 let mut clicked = false;
                 let stays = frozen.row_ui(&mut row, columns.len(), ground, |ui, at| {
-                    clicked |= cell_ui(ui, columns[at], item, level, related, view.measured);
+                    clicked |= cell_ui(ui, columns[at], item, level, related, view);
                 });
                 if stays || clicked || row.response().clicked() {
                     chosen = Some(item.index);
@@ -410,14 +415,7 @@ fn header_ui(ui: &mut Ui, column: Column, level: Level, sort: Option<(Column, bo
 }
 
 /// Shows a cell; returns true if it was pressed, which is how the keyboard selects a row.
-fn cell_ui(
-    ui: &mut Ui,
-    column: Column,
-    row: &LevelRow,
-    level: Level,
-    related: bool,
-    measured: Option<&Measured>,
-) -> bool {
+fn cell_ui(ui: &mut Ui, column: Column, row: &LevelRow, level: Level, related: bool, view: &PlanOnScreen<'_>) -> bool {
     let c = theme::colors(ui);
     if column == Column::Phase {
         if related {
@@ -429,15 +427,16 @@ fn cell_ui(
         phase_ui(ui, row.phase);
         return false;
     }
-    let (text, exact) = column.text(row, measured);
+    let (text, exact) = column.text(row, view.measured);
     if column == Column::Kernel {
         ui.spacing_mut().button_padding.x = 0.0;
         let name = RichText::new(text).font(theme::mono()).color(c.text);
         let name_ui = |ui: &mut Ui| ui.add(Button::new(name).frame(false).truncate());
-        // A long run changes over to faster kernels for its sizes. The mark stays visible if the name is cut.
-        let button = if row.compiled_for == Some(CompiledFor::AnySize) {
+        // The mark stays visible if the name is cut.
+        let button = if let Some(mark) = kernel_mark(row, view) {
             let cell = ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                ui.label(RichText::new(CompiledFor::AnySize.text()).font(theme::mono()).color(c.weak));
+                let text = RichText::new(mark.text).font(theme::mono()).color(c.weak);
+                ui.add(egui::Label::new(text).selectable(false)).on_hover_text(mark.about);
                 ui.with_layout(Layout::left_to_right(Align::Center), name_ui).inner
             });
             cell.inner

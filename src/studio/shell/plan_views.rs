@@ -13,6 +13,7 @@ use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
 use crate::studio::view_models::panels::values::ValuesView;
 use crate::studio::view_models::recordings::reason;
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
+use crate::train::KernelChange;
 
 impl Studio {
     /// The plan with the selection in it.
@@ -27,6 +28,7 @@ impl Studio {
             is_outdated: self.is_plan_outdated() && !self.shows_recording(),
             selection: self.selection.current(),
             related: &self.related,
+            kernel_change: if self.is_stale() { KernelChange::Keeps } else { self.training.kernel_change },
             measured: self.measurements.measured(self.revision_shown()),
             is_measuring: self.measurements.is_measuring(),
             can_measure: self.is_enabled(&UiCommand::MeasureOps),

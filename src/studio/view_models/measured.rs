@@ -28,6 +28,12 @@ impl Measured {
         self.times.op_us.get(op).copied()
     }
 
+    /// The same with a kernel that is compiled for its sizes, if the plan's kernels work for any size.
+    #[must_use]
+    pub fn own_sizes_us(&self, op: usize) -> Option<f64> {
+        self.times.own_sizes_us.as_ref()?.get(op).copied()
+    }
+
     /// The least time of an operation, in microseconds, and what determines it.
     #[must_use]
     pub fn floor(&self, op: usize) -> Option<crate::exec::cpu::Floor> {

@@ -15,6 +15,7 @@ pub mod hints;
 pub mod inspector;
 pub mod inspector_page;
 pub mod job;
+pub mod kernel_mark;
 pub mod levels;
 pub mod list_head;
 pub mod loaded_run;

@@ -45,7 +45,7 @@ pub struct Answered {
     pub truth: usize,
     /// The predicted class, or a number beyond the classes if an output is NaN; 0 for values.
     pub guess: usize,
-    /// The probability of `guess`.
+    /// The probability of `guess`; for values, the root mean squared error of the sample.
     pub confidence: f32,
 }
 
@@ -85,9 +85,10 @@ pub struct Fit {
 /// The individual predictions with their values.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerRows {
-    /// The number of classes for a sample: more than 1 if each position has its own.
+    /// The number of predictions for a sample: the length of the sequence if each position has its own, otherwise 1.
     pub positions: usize,
-    /// Wrong ones first, in falling order of confidence; then correct ones, in rising order of confidence.
+    /// For classes, wrong ones first, in falling order of confidence, then correct ones, in rising order of confidence.
+    /// For values, in falling order of the error.
     pub answered: Vec<Answered>,
     /// The number of values of a prediction: the outputs of a sample; for yes and no the two probabilities.
     pub outputs: usize,
@@ -194,7 +195,7 @@ fn bounds(set: &Dataset) -> Option<[f64; 4]> {
     found.iter().all(|v| v.is_finite()).then_some(found)
 }
 
-/// The first parameter that can be drawn as pictures: filters, or weights for the values of a picture.
+/// The first weight, if it can be drawn as pictures: filters, or weights for the values of a picture.
 fn first_weight(model: &Model, on_picture: bool) -> Option<ParamId> {
     let first = model.params.iter().position(|p| p.kind == ParamKind::Weight)?;
     let shape = &model.params[first].shape;

@@ -71,7 +71,7 @@ fn parts(key: &str) -> Vec<&str> {
 pub struct KeyNames {
     /// The inputs, the precision and the choices of layers that are the same in all keys.
     pub common: String,
-    /// First words of parts that differ: names of inputs, or `path`. Inputs that follow from others are left out.
+    /// First words of parts that differ: names of inputs, or `path`. Inputs that other inputs determine are left out.
     different: Vec<String>,
     /// Layers whose choices differ, as `L3`.
     choosers: Vec<String>,
@@ -206,8 +206,8 @@ fn purpose(key: &str) -> Vec<&str> {
 pub fn counts_text(seen: &RecordingsSeen) -> String {
     let c = &seen.counts;
     let mut text = format!(
-        "{} there, {}, {} ({} made ahead), {}; {} of a budget of {}, {} of it transient memory that all share",
-        exact(c.recordings as u64),
+        "{}, {}, {} ({} made ahead), {}; {} of a budget of {}, including {} of transient memory that all share",
+        counted(c.recordings as u64, "recording"),
         counted(c.hits, "hit"),
         counted(c.misses, "miss"),
         exact(c.made_ahead),
@@ -244,7 +244,7 @@ pub fn only_lines(operations: &[OperationsApart], kernels: &[String]) -> Vec<Str
         let times = if apart.count > 1 { format!(" ({} times)", apart.count) } else { String::new() };
         format!("{}: {} {}{times}", apart.owner, apart.kernel, apart.dims)
     };
-    let kernels = (!kernels.is_empty()).then(|| format!("kernels of it alone: {}", kernels.join(", ")));
+    let kernels = (!kernels.is_empty()).then(|| format!("kernels that only this one uses: {}", kernels.join(", ")));
     operations.iter().map(line).chain(kernels).collect()
 }
 
@@ -360,7 +360,7 @@ mod tests {
         let lines = only_lines(&[apart(1), apart(2)], &["gemm".into(), "fill".into()]);
         assert_eq!(lines[0], "L2:Dense: gemm m=4 n=3 k=3");
         assert_eq!(lines[1], "L2:Dense: gemm m=4 n=3 k=3 (2 times)");
-        assert_eq!((lines[2].as_str(), lines.len()), ("kernels of it alone: gemm, fill", 3));
+        assert_eq!((lines[2].as_str(), lines.len()), ("kernels that only this one uses: gemm, fill", 3));
         assert!(only_lines(&[], &[]).is_empty());
     }
 

@@ -31,7 +31,7 @@ fn list() -> List {
 fn input_fields(preset: &Preset) -> Vec<Field> {
     let mut l = list();
     put_inputs(&mut l, &preset.input);
-    l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples a step.");
+    l.put("input.batch", "batch", FieldValue::Count(preset.input.batch), "Samples per batch.");
     let index = Precision::ALL.iter().position(|p| *p == preset.precision).unwrap_or(0);
     l.choose(
         "precision",
@@ -85,7 +85,7 @@ fn data_fields(preset: &Preset) -> Vec<Field> {
     l.fields
 }
 
-/// Whether a source may provide texts of different lengths.
+/// Whether `data.buckets` applies to a source: whether it can provide texts of different lengths.
 fn has_lengths(preset: &Preset, source: &DataSource) -> bool {
     let gives_texts = matches!(source, DataSource::Text { .. } | DataSource::SourceCode | DataSource::Csv { .. });
     gives_texts && preset.input.inputs.iter().any(|input| input.content.is_tokens())

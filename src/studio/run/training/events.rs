@@ -37,7 +37,7 @@ impl Training {
                 self.recordings.plans = Some(plans);
                 self.writer.begin(&compiled, total, maybe_trained);
                 (self.recording, self.ready_times, self.previous) = (Some(recording), Some(ready_times), None);
-                self.changed_kernels_at = None;
+                (self.changed_kernels_at, self.kernel_change) = Default::default();
                 let before = std::mem::take(&mut self.history.layers);
                 self.history.layers = LayerCurves::of(&compiled.model).after(before);
                 self.data = data;
@@ -46,6 +46,7 @@ impl Training {
                 (self.notes, self.resumed, self.lr) = (notes, resumed, lr);
                 self.maybe_trained = maybe_trained;
             }
+            Event::Kernels(change) => self.kernel_change = change,
             Event::Steps(reports) => self.steps(&reports),
             Event::LayerUpdates { values, spans, .. } => {
                 spans.iter().for_each(|s| self.history.layers.push(s));

@@ -19,7 +19,7 @@ pub use crate::studio::run::training::recordings::RunRecordings;
 use crate::studio::run::training::shutdown::{Shutdown, drop_in_background};
 use crate::studio::view_models::curves::{History, TwoWays};
 use crate::studio::view_models::sequences::writing::WritingView;
-use crate::train::{Command, Looked, Moment, RunState, SessionSpec, Worker};
+use crate::train::{Command, KernelChange, Looked, Moment, RunState, SessionSpec, Worker};
 use std::collections::VecDeque;
 use std::time::Duration;
 use std::{path::PathBuf, sync::Arc};
@@ -38,6 +38,8 @@ pub struct Training {
     pub ready_times: Option<ReadyTimes>,
     /// The first step with kernels for its sizes, if the run started with kernels for any size and changed over.
     pub changed_kernels_at: Option<u64>,
+    /// How far it is with that change.
+    pub kernel_change: KernelChange,
     /// The device that it is trained on.
     pub device: Option<DeviceChoice>,
     pub history: History,
@@ -95,6 +97,7 @@ impl Default for Training {
             recordings: RunRecordings::default(),
             ready_times: None,
             changed_kernels_at: None,
+            kernel_change: KernelChange::default(),
             device: None,
             history: History::default(),
             rates: Rates::default(),

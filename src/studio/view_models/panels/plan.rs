@@ -5,6 +5,7 @@ use crate::studio::view_models::measured::Measured;
 use crate::studio::view_models::plan::PlanView;
 use crate::studio::view_models::readiness::Readiness;
 use crate::studio::view_models::related::Related;
+use crate::train::KernelChange;
 
 /// A recording that was chosen to be viewed.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +33,8 @@ pub struct PlanOnScreen<'a> {
     pub is_outdated: bool,
     pub selection: &'a Selection,
     pub related: &'a Related,
+    /// How far the run of this network is with the change to kernels for its sizes.
+    pub kernel_change: KernelChange,
     /// Measured times of its operations.
     pub measured: Option<&'a Measured>,
     pub is_measuring: bool,
