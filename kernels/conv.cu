@@ -17,7 +17,7 @@ struct ConvGeom {
     static constexpr int N = N_, H = H_, W = W_, C = C_, F = F_, KH = KH_, KW = KW_, SH = SH_, SW = SW_, PH = PH_,
                          PW = PW_, DH = DH_, DW = DW_, G = G_, HO = HO_, WO = WO_;
     static constexpr int CG = C / G, FG = F / G, TAPS = KH * KW;
-    // Whether every position is read through every tap, and taps are neighbours.
+    // Whether all strides and dilations are one.
     static constexpr bool DENSE = SH == 1 && SW == 1 && DH == 1 && DW == 1;
     static constexpr i64 X = (i64)N * H * W * C, Y = (i64)N * HO * WO * F, WEIGHT = (i64)F * TAPS * CG;
     static_assert(
@@ -25,7 +25,8 @@ struct ConvGeom {
         "positions are counted in int");
     static constexpr bool FIXED = true;
     static constexpr i64 results(int kind) { return kind == CONV_FORWARD ? Y : kind == CONV_BACKWARD_X ? X : WEIGHT; }
-    // How many neighbours one copy of each factor moves, a thread stores, and a thread of the second phase adds.
+    // The number of contiguous elements that one copy of each factor moves, that one access of a direct convolution
+    // moves, that a thread stores, and that a thread of the second phase adds.
     template <int KIND, class T> static constexpr int copied_a() {
         return vec_width<T>(KIND == CONV_FORWARD ? CG : FG);
     }
@@ -53,7 +54,7 @@ struct ConvGeom {
 template <bool DENSE_, int A, int B, int STORED, int ADDED, bool WIDE> struct ConvAny {
     static constexpr bool DENSE = DENSE_, FIXED = false;
     static constexpr int SH = DENSE ? 1 : (int)ANY, SW = SH, DH = SH, DW = SH;
-    // The host knows the number of results.
+    // Not a constant here: the plan knows the size of scratch memory.
     static constexpr i64 results(int) { return 0; }
     template <int KIND, class T> static constexpr int copied_a() { return A; }
     template <int KIND, class T> static constexpr int copied_b() { return B; }
@@ -173,7 +174,7 @@ template <class T, int ROWS, int BK, bool KMAJOR> struct ConvTile {
     static constexpr bool PADDED = !KMAJOR && sizeof(T) == 4;
     static constexpr int LINE = PADDED ? ROWS + 8 : KMAJOR ? BK : ROWS, LINES = KMAJOR ? ROWS : BK;
     static constexpr int LINE_BYTES = LINE * (int)sizeof(T), BYTES = LINE_BYTES * LINES;
-    static_assert(PADDED || LINE_BYTES % 64 == 0 || LINE_BYTES == 32, "permutation");
+    static_assert(PADDED || LINE_BYTES % 64 == 0 || LINE_BYTES == 32, "32 or 64n bytes");
     // The location of an element; the V elements of a group stay together.
     DEV int place(int line, int at) {
         if constexpr (PADDED) return line * LINE + at;
@@ -506,7 +507,7 @@ struct ConvGemm {
     DEV void fill_image(
         const S& s, const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG);
-        static_assert(THREADS % SLOTS == 0, "slots");
+        static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
         // If every step is within one tap, all threads have the same tap.
         const int each = channels(s), high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
@@ -527,7 +528,7 @@ struct ConvGemm {
     // Forward: filters by taps and channels, as they are stored in memory.
     DEV void fill_weight(const S& s, const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BK / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BN, ALONG);
-        static_assert(THREADS % SLOTS == 0, "slots");
+        static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, k = k0 + slot, all = s.taps * s.cg;
         const T* from = a.at<T>(slots::product::B) + ((group * s.fg + col0 + line) * all + k);
         conv_fill<T, VB, COUNT, BN % ALONG != 0>(
@@ -542,7 +543,7 @@ struct ConvGemm {
     DEV void fill_weight_across(
         const S& s, const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
-        static_assert(THREADS % SLOTS == 0, "slots");
+        static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS;
         const T* from = a.at<T>(slots::product::B) + (col0 + slot);
         const bool inside = col0 + slot < s.cg;
@@ -561,7 +562,7 @@ struct ConvGemm {
     // Gradient of the weight: the lines of both tiles are positions of y; along them are filters ...
     DEV void fill_dy(const S& s, const Args& a, T* tile, int group, int row0, int k0) {
         constexpr int SLOTS = BM / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
-        static_assert(THREADS % SLOTS == 0, "slots");
+        static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS;
         const T* from = a.at<T>(slots::product::B) + ((OffsetY)(k0 + line) * s.f + group * s.fg + row0 + slot);
         const bool inside = row0 + slot < s.fg;
@@ -576,7 +577,7 @@ struct ConvGemm {
     // ... and taps and channels of x; a thread's tap and channel never change.
     DEV void fill_x(const S& s, const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
-        static_assert(THREADS % SLOTS == 0, "slots");
+        static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
         const int tap = col / s.cg, i = tap / s.kw, h = i * s.dh - s.ph,
                   w = (tap - i * s.kw) * s.dw - s.pw;
@@ -820,7 +821,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     using R = typename Gemm::R;
     using Q = typename Gemm::Q;
     using Row = typename Gemm::Row;
-    static_assert(KIND != CONV_BACKWARD_W && BM * BN == 512, "a warp's tile");
+    static_assert(KIND != CONV_BACKWARD_W && BM * BN == 512, "the tile must have 512 results");
     static constexpr bool FWD = KIND == CONV_FORWARD;
     static constexpr int TAPS = FWD
         ? Geom::TAPS
@@ -899,7 +900,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
 // included. A tap is then only a shift by lines, and x is read from memory once for all taps. The lines of a row of y
 // are padded to a multiple of eight. Lines of 16-bit numbers are 128 bytes, permuted by groups of 16 bytes as the
 // matrix instructions of Hopper expect; lines of floats are padded. Lines of the padding hold zeros in dy, but may be
-// multiplied by elements of x: infinities there become NaN, as they do in their own taps.
+// multiplied by elements of x. An infinite element then gives NaN; its own sums are not finite either.
 template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
     static_assert(
         Geom::SH == 1 && Geom::SW == 1 && Geom::DH == 1 && Geom::DW == 1 && Geom::G == 1, "taps must be shifts");
@@ -921,7 +922,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
         const int n = unit / UNITS_H, h0 = (unit - n * UNITS_H) * R;
         {
             constexpr int SLOTS = FT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(Y_LINES, ALONG);
-            static_assert(THREADS % SLOTS == 0, "slots");
+            static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
             const T* from =
                 a.at<T>(slots::product::B) + ((i64)(n * Geom::HO + h0) * Geom::WO * Geom::F + f0 + slot * V);
@@ -936,7 +937,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
         }
         {
             constexpr int SLOTS = CT / V, ALONG = THREADS / SLOTS, COUNT = ceil_div(X_LINES, ALONG);
-            static_assert(THREADS % SLOTS == 0, "slots");
+            static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
             const int slot = threadIdx.x % SLOTS, first = threadIdx.x / SLOTS;
             const T* from =
                 a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 - Geom::PH) * Geom::W * Geom::C + c0 + slot * V);
@@ -1031,14 +1032,14 @@ DEV u64 conv_matrix(u32 at, u32 next, u32 group) {
 // eight. Overwrites or adds. Deterministic. Bytes moved: x (R + 2) / R times for each 64 filters, mostly from the
 // second-level cache, dy once for each 64 channels, and the splits twice.
 template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW {
-    static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "3x3 of 16 bits");
+    static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "only kernels of 3x3 and numbers of 16 bits");
     static_assert(CONV_WGMMA || sizeof(T) == 0, "the target must be sm_90a");
     static constexpr int THREADS = 384;
     using Taps = ConvTaps<T, Geom, R, 64, THREADS>;
-    static_assert(Taps::Y_LINES % 16 == 0, "whole instructions");
+    static_assert(Taps::Y_LINES % 16 == 0, "lines must fill whole instructions");
     // Copies are in flight for DEPTH stages; products read two more.
     static constexpr int STAGES = min_i(6, 230000 / Taps::STAGE_BYTES), DEPTH = STAGES - 2;
-    static_assert(DEPTH >= 1, "stages");
+    static_assert(DEPTH >= 1, "there must be at least one stage");
     using Reduce =
         ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = SPLITS > 1 ? 2 : 1, EACH = ceil_div(Taps::UNITS, SPLITS);
@@ -1129,7 +1130,7 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
 // other group of positions, and their sums are added in shared memory. Threads: 384. Alignment: multiples of four.
 // Everything else is as above.
 template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct ConvTapsBwdW {
-    static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3");
+    static_assert(Geom::KH == 3 && Geom::KW == 3 && (CT == 32 || CT == 64) && STAGES >= 3, "3x3, 3 stages");
     static constexpr int ACROSS = CT / 16, TURNS = 4 / ACROSS, THREADS = 384;
     using Taps = ConvTaps<float, Geom, R, CT, THREADS>;
     using Reduce =
@@ -1244,7 +1245,7 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
 // A unit is R rows of y of one image. The rows of x that contribute to it are in shared memory with their padding, so
 // that the offset of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
-    static_assert(Geom::G == 1, "groups");
+    static_assert(Geom::G == 1, "no groups");
     static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
     static constexpr int ROWS = (R - 1) * Geom::SH + (Geom::KH - 1) * Geom::DH + 1,
                          LEFT = ceil_div(Geom::PW * Geom::C, V) * V;
@@ -1306,7 +1307,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
     // A thread has groups of VL neighbouring filters, and LT neighbouring positions of a chunk.
     static constexpr int FV = FT / 8, VL = min_i(FV, 16 / (int)sizeof(T)), CHUNK = 32 / (int)sizeof(T), LT = CHUNK / 4;
     static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
-    static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "thin");
+    static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "the tile does not fit these filters");
     static constexpr bool RAGGED = CHUNKS % WARPS != 0 || Thin::LINES % CHUNK != 0 || Geom::HO % R != 0;
     using Reduce =
         ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
@@ -1444,7 +1445,7 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
     static constexpr int K = Thin::K, STEP = 32 / (int)sizeof(T), STEPS = ceil_div(K, STEP), KT = STEP / 4,
                          TILES = FT / 8, F_TILES = Geom::F / FT, MINE = FT / 4;
     static constexpr int VL = min_i(MINE, 16 / (int)sizeof(T)), CHUNKS = ceil_div(Thin::LINES, 16);
-    static_assert(Geom::F % FT == 0 && FT % 32 == 0 && K <= 32, "thin");
+    static_assert(Geom::F % FT == 0 && FT % 32 == 0 && K <= 32, "the tile does not fit these filters");
     static constexpr int PHASES = 1;
     static constexpr long long WORK = 0;
     static constexpr int blocks(int) { return BLOCKS * F_TILES; }

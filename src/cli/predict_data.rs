@@ -147,7 +147,7 @@ pub fn choose(found: &Loaded, model: &Model, weights: &Weights, args: &PredictAr
         _ if is_own != Some(true) && origin.is_some_and(|o| o.has_trained_on(&digest)) => {
             notes.push(format!(
                 "{} was trained on these data before it was trained on others, so all samples are evaluated, and any \
-                 of them may have been used for training",
+                 of them may have been trained on",
                 weights.name
             ));
             ((0..set.len() as u32).collect(), Part::MaybeTrained)

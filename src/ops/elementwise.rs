@@ -32,7 +32,7 @@ operation! {
 }
 
 operation! {
-    /// `y [rows, cols] = x + bias [cols]`, in place.
+    /// `y [rows, cols] = x + bias [cols]`; `y` may be `x`.
     pub struct BiasAdd { pub rows: usize, pub cols: usize }
     slots bias_add(op) {
         X: in activation [op.rows * op.cols],
@@ -52,10 +52,10 @@ operation! {
         pub rows: usize,
         pub cols: usize,
         pub accumulate: bool,
-        /// Columns, from the first up to the second, whose sum is known to be zero: it is set to zero, because an
-        /// adaptive optimizer would turn a remaining rounding error into a full step of the parameter.
+        /// The half-open range of columns whose sum is zero in exact arithmetic. It is set to zero, because an adaptive
+        /// optimizer would turn a remaining rounding error into a full step of the parameter.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        pub still: Option<[usize; 2]>,
+        pub zeros: Option<[usize; 2]>,
     }
     slots bias_grad(op) {
         DY: in activation [op.rows * op.cols],
@@ -72,10 +72,10 @@ operation! {
 }
 
 impl BiasGrad {
-    /// Whether the sum of a column is known to be zero.
+    /// Whether the sum of a column is set to zero.
     #[must_use]
-    pub fn is_still(&self, col: usize) -> bool {
-        self.still.is_some_and(|[from, to]| (from..to).contains(&col))
+    pub fn is_zero(&self, col: usize) -> bool {
+        self.zeros.is_some_and(|[from, to]| (from..to).contains(&col))
     }
 }
 

@@ -10,7 +10,7 @@ pub struct Measured<'a> {
     pub tuning: Option<&'a Tuning>,
     /// On a GPU.
     pub gpu_times: Option<&'a cuda::GpuTimes>,
-    /// On a GPU: uses the kernel with this index, in the order of estimates, for every operation, to time it; the best
-    /// one if there are fewer.
+    /// On a GPU: chooses the kernel with this rank of the estimates for every operation, so that it can be timed; the
+    /// best one if an operation has fewer kernels.
     pub force: Option<usize>,
 }

@@ -228,11 +228,13 @@ impl ChangeOver {
 
     /// How far the change is.
     pub(super) fn progress(&self) -> KernelChange {
+        let has_changed = self.is_new || self.kernels.changed_at.is_some();
         match &self.stage {
-            _ if self.is_new || self.kernels.changed_at.is_some() => KernelChange::Changed,
-            Stage::Keeps => KernelChange::Keeps,
             Stage::Makes(maker) if maker.failure().is_some() => KernelChange::Keeps,
-            Stage::Makes(maker) if !maker.is_ended() => KernelChange::Compiles,
+            // A run with several recordings has changed over when all of them have.
+            Stage::Makes(maker) if !(maker.is_ended() || has_changed && maker.is_idle()) => KernelChange::Compiles,
+            _ if has_changed => KernelChange::Changed,
+            Stage::Keeps => KernelChange::Keeps,
             Stage::Waits | Stage::Makes(_) => KernelChange::Waits,
         }
     }

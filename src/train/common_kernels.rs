@@ -30,7 +30,7 @@ const CHANGES: u64 = 12;
 /// Groups of networks. The first one holds the bundled presets and small changes of them.
 pub const KERNEL_GROUPS: u64 = 1 + GROWN_GROUPS + RANDOM_GROUPS;
 
-/// The general kernels that random networks need on a machine.
+/// Finds the general kernels that common networks need on a machine, group by group.
 pub struct CommonKernels {
     machine: Target,
     precision: Precision,
@@ -44,8 +44,8 @@ impl CommonKernels {
         Self { machine, precision, seen: HashSet::new() }
     }
 
-    /// The kernels of a group of networks that were not returned before, those that most of them need first, and those
-    /// that can stand in for them.
+    /// The kernels that a group of networks needs, with the wider ones that can replace them, except those that were
+    /// returned before. Kernels that more networks need come first.
     pub fn of_group(&mut self, number: u64) -> Vec<KernelSource> {
         let mut counts: HashMap<KernelSource, usize> = HashMap::new();
         for (preset, is_evaluated) in networks(number) {
@@ -98,7 +98,7 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
 
 /// Networks that follow from a preset by changes of one size at a time.
 fn grown(mut preset: Preset, group: u64) -> Vec<Preset> {
-    /// Larger sizes and amounts are less usual.
+    /// The largest size that a change gives.
     const MOST: u64 = 1_024;
     let mut found = Vec::new();
     for number in 0..CHANGES {
@@ -120,10 +120,10 @@ fn grown(mut preset: Preset, group: u64) -> Vec<Preset> {
     found
 }
 
-/// Compiles the common kernels of a precision that are not in the cache yet, `threads` at a time, while `goes_on`
-/// returns true, if the machine's kernels are general; ends when the cache is half full. `report` receives the number
-/// of groups that are done, of [`KERNEL_GROUPS`], and the number of kernels that were compiled, which is returned in
-/// the end.
+/// Compiles the common kernels of a precision that are not in the cache yet, `threads` at a time. Does nothing if the
+/// machine's kernels are not general. Ends when `goes_on` returns false, or when the cache is half full. `report`
+/// receives the number of groups that are done, of [`KERNEL_GROUPS`], and the number of kernels that were compiled so
+/// far. Returns the number of kernels that were compiled.
 pub fn compile_common(
     machine: &Target,
     precision: Precision,

@@ -25,7 +25,8 @@ pub fn stop_kernels_ahead() {
 }
 
 /// Lets the libraries answer for the first time, compiles kernels for changes of a network, for launches that its
-/// operations share, and then those that many networks need. When this is dropped, the thread ends after its current kernels.
+/// operations share, and then those that many networks need. When this is dropped, the thread ends after its current
+/// kernels.
 pub struct KernelsAhead {
     goes_on: Arc<AtomicBool>,
 }

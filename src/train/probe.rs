@@ -185,10 +185,10 @@ impl Probe {
         Ok(())
     }
 
-    /// Reads a value from memory.
+    /// Reads a value from memory, and summarises it with the pictures of one slice.
     ///
     /// # Errors
-    /// If the value has no place.
+    /// If the plan gives the value no memory.
     pub fn look(&self, value: LValueId, slice: usize) -> Result<Summary, TrainError> {
         Ok(Summary::of(&self.session.train.tensor(value)?, slice))
     }
@@ -242,11 +242,11 @@ pub struct OpTimes {
     pub op_us: Vec<f64>,
     /// The same with kernels that are compiled for its sizes, if those of the plan work for any size.
     pub own_sizes_us: Option<Vec<f64>>,
-    /// The least time of each operation by the machine's highest rates.
+    /// A lower bound of the time of each operation, by the machine's highest rates (its roofline).
     pub floors: Vec<Floor>,
     /// The median of a whole replay, in microseconds.
     pub replay_us: f64,
-    /// The rates of a CPU, if it is one.
+    /// The measured highest rates of a CPU; `None` on a GPU.
     pub ceilings: Option<Ceilings>,
     /// The number of times that each operation was run.
     pub rounds: usize,
@@ -257,7 +257,7 @@ const TIMED_US: f64 = 300_000.0;
 
 /// Times every operation of the step that `spec` describes, on a batch that stays in memory, and measures the machine's
 /// highest rates; those in `known` are used if they are higher. If its kernels work for any size, those for its sizes
-/// are compiled and timed too. Takes about two seconds, and the time for compiling.
+/// are compiled and timed too, if that is possible. Takes about two seconds, and the time for compiling.
 ///
 /// # Errors
 /// As [`Session::prepare`].
@@ -296,7 +296,10 @@ pub fn measure_ops(spec: &SessionSpec, known: Option<Ceilings>) -> Result<OpTime
         (None, None) => Vec::new(),
     };
     drop(session);
-    let own_sizes_us = with_own_sizes(spec, &compiled, rounds)?;
+    let own_sizes_us = with_own_sizes(spec, &compiled, rounds).unwrap_or_else(|error| {
+        log::warn!("operations were not timed with kernels for their sizes: {error}");
+        None
+    });
     Ok(OpTimes { op_us, own_sizes_us, floors, replay_us, ceilings, rounds })
 }
 

@@ -60,19 +60,27 @@ fn operations_with_general_kernels_share_launches_that_were_compiled_ahead_on_a_
     let text = BUNDLED.iter().find(|b| b.name == "moons-deep").unwrap().text.replace("\"units\": 32", "\"units\": 23");
     let general = spec(&read_preset(&text).unwrap(), &machine, Kernels::General, 40);
     let machine = general.machine.clone().unwrap();
-    let run = |compiles: bool| {
+    let specialised =
+        SessionSpec { machine: Some(machine.clone().with_kernels(Kernels::Interchangeable)), ..general.clone() };
+    let least = Session::prepare(&specialised).unwrap().recording().calls;
+    let run = || {
         let mut session = Session::prepare(&general).unwrap();
         let reports: Vec<_> = made(&mut session, 40).iter().map(bits).collect();
-        let compiled = if compiles { compile_for_shared_launches(&machine, 8, || true) } else { 0 };
-        (session.recording().calls, reports, state(&mut session), compiled)
+        (session.recording().calls, reports, state(&mut session))
     };
-    let (alone, shared) = (run(true), run(false));
-    let specialised = SessionSpec { machine: Some(machine.clone().with_kernels(Kernels::Interchangeable)), ..general };
-    let least = Session::prepare(&specialised).unwrap().recording().calls;
-    println!("{} launches, then {}, with {} more kernels; {least} for its sizes", alone.0, shared.0, alone.3);
-    // If the cache holds the kernels of an earlier run, the first one shares launches too.
-    assert!(alone.3 == 0 || alone.0 > shared.0, "{} launches, then {}", alone.0, shared.0);
-    assert!(shared.0 <= least + 2, "{} launches, not {least}", shared.0);
+    let (alone, began) = (run(), Instant::now());
+    // Tests that run at the same time may compile what this one noted.
+    let shared = loop {
+        compile_for_shared_launches(&machine, 8, || true);
+        let shared = run();
+        if shared.0 <= least + 2 || began.elapsed() > Duration::from_secs(60) {
+            break shared;
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    println!("{} launches, then {}; {least} for its sizes", alone.0, shared.0);
+    // If the cache holds the kernels of an earlier run, the first run shares launches too.
+    assert!(alone.0 >= shared.0 && shared.0 <= least + 2, "{} and {} launches, not {least}", alone.0, shared.0);
     assert!((alone.1, alone.2) == (shared.1, shared.2), "shared launches change results");
 }
 

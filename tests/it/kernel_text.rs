@@ -3,10 +3,10 @@
 
 use crate::nets::ODD;
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
-use stepgraph::exec::cuda::{KernelSource, sources};
+use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, probe, sources};
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
-use stepgraph::select::Target;
-use stepgraph::select::cuda::{KernelFile, KernelSpec, Real, custom_kernels, real_of};
+use stepgraph::select::cuda::{KernelFile, KernelSpec, Real, Route, custom_kernels, real_of};
+use stepgraph::select::{Kernels, Target, Variant};
 use stepgraph::tensor::Fnv;
 
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
@@ -142,4 +142,54 @@ fn clusters_and_large_shared_memory_are_fields() {
             assert!(spec.pdl.reads_flags || !spec.pdl.leaves_room, "{}", spec.ty());
         }
     }
+}
+
+/// The groups of a plan whose operations may share launches, with their kernels.
+fn groups_of(compiled: &Compiled) -> Vec<Vec<KernelSpec>> {
+    let (selection, groups) = (&compiled.selection, &compiled.plan.groups);
+    let facts = selection.target.as_cuda().unwrap();
+    let mut found: Vec<Vec<KernelSpec>> = Vec::new();
+    for (index, (op, choice)) in compiled.plan.program.ops.iter().zip(&selection.choices).enumerate() {
+        let Variant::Cuda(Route::Own(number)) = choice.variant else { continue };
+        let real = real_of(&selection.program, op, selection.real);
+        let kernel = custom_kernels(&op.kind, real, &facts).swap_remove(number.into());
+        if index == 0 || groups[index] != groups[index - 1] {
+            found.push(Vec::new());
+        }
+        found.last_mut().unwrap().push(kernel.spec.of(selection.target.kernels));
+    }
+    found.retain(|group| group.len() > 1);
+    found
+}
+
+#[test]
+fn launches_that_general_kernels_share_compile_and_count_their_blocks_from_numbers() {
+    let mut count = 0;
+    // All kernels of these groups have one phase.
+    for name in ["digits-mlp", "moons-deep"] {
+        let text = BUNDLED.iter().find(|bundled| bundled.name == name).unwrap().text;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let target = Target::h200().with_kernels(Kernels::General);
+        for mut members in groups_of(&compile(&model, &Options::train(target)).unwrap()) {
+            members.sort_by_key(KernelSpec::ty);
+            let text = members.iter().cloned().collect::<KernelSource>().text();
+            assert!(members.iter().any(KernelSpec::is_general), "{members:?}");
+            assert!(
+                text.contains("{1, THREADS, 0, 0, ") && text.contains("geometry(const __grid_constant__ Members m,")
+            );
+            for (index, member) in members.iter().enumerate().filter(|(_, member)| member.is_general()) {
+                assert!(text.contains(&format!("::Op::blocks_for(m.a[{index}], 0)")), "{} in {text}", member.ty());
+            }
+            count += 1;
+            if probe().has("nvrtc") {
+                let code = compile_source(&text, Arch(9, 0));
+                assert!(
+                    code.as_ref().is_ok_and(|c| c.len() > 500),
+                    "{members:?}\n{:?}",
+                    code.err().map(|e| e.to_string())
+                );
+            }
+        }
+    }
+    assert!(count > 5, "{count} groups");
 }

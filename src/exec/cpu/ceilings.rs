@@ -56,7 +56,7 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// The highest rates that were measured.
+    /// The same bound, but at most `us`.
     #[must_use]
     pub fn at_most(self, us: f64) -> Self {
         Self { us: self.us.min(us), ..self }

@@ -26,7 +26,7 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
     let has_pdl = gpu.info().capability.0 >= 9;
     // Blocks that wait for each other must all be resident at the same time, whatever runs on other streams. They wait
     // for the whole preceding launch.
-    let (id, value) = if phase.meets {
+    let (id, value) = if phase.is_cooperative() {
         (sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_COOPERATIVE, sys::CUlaunchAttributeValue { cooperative: 1 })
     } else {
         (
@@ -45,7 +45,7 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
         sharedMemBytes: phase.smem,
         hStream: gpu.stream(),
         attrs: &raw mut attribute,
-        numAttrs: u32::from(has_pdl || phase.meets),
+        numAttrs: u32::from(has_pdl || phase.is_cooperative()),
     };
     let mut params = [args.as_ptr().cast::<c_void>().cast_mut()];
     // SAFETY: the function is loaded for good; its one parameter is a structure of as many pointers as `args` holds,

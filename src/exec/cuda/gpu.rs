@@ -212,8 +212,18 @@ impl Gpu {
     /// Compiles the kernels that steps would have run since the last call, as [`Self::compile_ahead`]: those of
     /// launches that general kernels share. Steps that are prepared after this run them, with the same results.
     pub fn compile_missing(&self, threads: usize, goes_on: impl Fn() -> bool + Sync) -> usize {
+        if !goes_on() {
+            return 0;
+        }
         let missing = std::mem::take(&mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner));
-        self.compile_ahead(&missing.into_iter().collect::<Vec<_>>(), threads, goes_on)
+        let missing: Vec<KernelSource> = missing.into_iter().collect();
+        let count = self.compile_ahead(&missing, threads, &goes_on);
+        if !goes_on() {
+            // The next call compiles the rest.
+            let are_there = self.has_kernels(&missing).into_iter();
+            self.note_missing(missing.into_iter().zip(are_there).filter(|(_, is_there)| !is_there).map(|(s, _)| s));
+        }
+        count
     }
 
     /// Whether a note with this text was left in the cache folder for this GPU, compiler and version of the kernels.

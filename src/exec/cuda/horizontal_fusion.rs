@@ -47,48 +47,93 @@ pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
     let shared = without_compiling(ops, shared);
     let sources: Vec<KernelSource> = shared.iter().map(|members| source_of(members)).collect();
     let kernels = ops.gpu.kernels(&sources);
-    let mut made: Vec<Launch> = Vec::new();
-    for (members, kernel) in shared.into_iter().zip(kernels) {
-        match kernel.and_then(|kernel| together(ops, &members, kernel)) {
-            Ok(launch) => made.push(launch),
-            Err(why) => log::warn!(
-                "operations {:?} do not share a launch: {why}",
-                members.iter().map(|m| m.op).collect::<Vec<_>>()
-            ),
+    let mut made: Vec<(Launch, &[Member])> = Vec::new();
+    for (members, kernel) in shared.iter().zip(kernels) {
+        match kernel {
+            Ok(kernel) => made.push((together(members, kernel), members)),
+            Err(why) => log_alone(members, &why),
         }
     }
-    in_order(sets, made)
+    in_order(sets, with_geometries(ops, made))
+}
+
+/// Logs why operations share no launch.
+fn log_alone(members: &[Member], why: &CudaError) {
+    let ops: Vec<usize> = members.iter().map(|member| member.op).collect();
+    log::warn!("operations {ops:?} do not share a launch: {why}");
+}
+
+/// Shared launches with their numbers of blocks, which depend on sizes if a member is general.
+fn with_geometries(ops: &BoundOps, mut made: Vec<(Launch, &[Member])>) -> Vec<Launch> {
+    let general = |launch: &Launch| match launch {
+        Launch::Fused { kernel, args, .. } if kernel.geometry.is_some() => Some((Arc::clone(kernel), args.clone())),
+        _ => None,
+    };
+    let open: Vec<_> = made.iter().filter_map(|(launch, _)| general(launch)).collect();
+    let launches: Vec<_> = open.iter().map(|(kernel, args)| (&**kernel, &args[..])).collect();
+    match geometries(&ops.gpu, &launches) {
+        Ok(found) => {
+            let mut found = found.into_iter();
+            for (launch, _) in &mut made {
+                let Launch::Fused { kernel, .. } = launch else { continue };
+                if kernel.geometry.is_some()
+                    && let Some(geometry) = found.next()
+                {
+                    *kernel = Arc::new(kernel.with_geometry(&geometry));
+                }
+            }
+        }
+        Err(why) => made.retain(|(launch, members)| {
+            let is_open = general(launch).is_some();
+            if is_open {
+                log_alone(members, &why);
+            }
+            !is_open
+        }),
+    }
+    made.into_iter().map(|(launch, _)| launch).collect()
 }
 
 /// The shared launches without those of general members whose kernel would have to be compiled for this combination:
-/// their operations have separate launches, and the kernel is noted, so that it can be compiled when nobody waits. If
-/// members for the widest classes share a kernel that is there, they do.
+/// the kernel is noted, so that it can be compiled when nobody waits. If members for the widest classes share a kernel
+/// that is there, they do; otherwise only the members that are not general share a launch.
 fn without_compiling(ops: &BoundOps, shared: Vec<Vec<Member>>) -> Vec<Vec<Member>> {
     let is_general = |members: &Vec<Member>| members.iter().any(|member| member.spec.is_general());
-    let (general, mut ready): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_general);
-    let wider: Vec<Vec<Member>> = general.iter().map(|members| members.iter().map(Member::wider).collect()).collect();
     let are_there =
         |all: &[Vec<Member>]| ops.gpu.has_kernels(&all.iter().map(|members| source_of(members)).collect::<Vec<_>>());
-    let known = are_there(&general).into_iter().zip(are_there(&wider));
-    for ((own, wider), (has_own, has_wider)) in general.into_iter().zip(wider).zip(known) {
-        if !has_own {
-            ops.gpu.note_missing([&own, &wider].map(|members| source_of(members)));
-        }
-        if has_own {
-            ready.push(own);
-        } else if has_wider {
+    let (mut general, mut ready): (Vec<_>, Vec<_>) = shared.into_iter().partition(is_general);
+    let mut has_own = are_there(&general).into_iter();
+    ready.extend(general.extract_if(.., |_| has_own.next() == Some(true)));
+    let wider: Vec<Vec<Member>> = general.iter().map(|members| wider_members(members)).collect();
+    let has_wider = are_there(&wider);
+    for ((own, wider), has_wider) in general.into_iter().zip(wider).zip(has_wider) {
+        ops.gpu.note_missing([&own, &wider].map(|members| source_of(members)));
+        if has_wider {
             ready.push(wider);
+            continue;
+        }
+        let rest: Vec<Member> = own.into_iter().filter(|member| !member.spec.is_general()).collect();
+        if rest.len() > 1 {
+            ready.push(rest);
         }
     }
     ready
 }
 
-impl Member {
-    /// The same operation with the kernel for the widest class, if its kernel is general and there is one.
-    fn wider(&self) -> Self {
-        let spec = self.spec.wider().map_or_else(|| Arc::clone(&self.spec), Arc::new);
-        Self { spec, ..self.clone() }
-    }
+/// The same operations with the kernels for the widest classes, where kernels are general and there are any.
+fn wider_members(members: &[Member]) -> Vec<Member> {
+    let wider = |member: &Member| {
+        let spec = member.spec.wider().map_or_else(|| Arc::clone(&member.spec), Arc::new);
+        Member { spec, ..member.clone() }
+    };
+    let mut members: Vec<Member> = members.iter().map(wider).collect();
+    members.sort_by(|a, b| by_type(a, b).then(a.op.cmp(&b.op)));
+    members
+}
+
+/// The order of the types of two members.
+fn by_type(a: &Member, b: &Member) -> std::cmp::Ordering {
+    a.spec.ty().cmp(&b.spec.ty())
 }
 
 /// The members of a group of the plan that share launches. Beside updates whose blocks each occupy a multiprocessor,
@@ -114,7 +159,6 @@ fn shared_launches(ops: &BoundOps, set: &[usize]) -> Vec<Vec<Member>> {
     for members in &mut joined {
         let is_general = members.iter().any(|member| member.spec.is_general());
         let cost = |op: usize| if is_general { 0.0 } else { ops.compiled.selection.choices[op].cost_us };
-        let by_type = |a: &Member, b: &Member| a.spec.ty().cmp(&b.spec.ty());
         members.sort_by(|a, b| cost(b.op).total_cmp(&cost(a.op)).then_with(|| by_type(a, b)).then(a.op.cmp(&b.op)));
     }
     joined
@@ -158,20 +202,16 @@ fn source_of(members: &[Member]) -> KernelSource {
 }
 
 /// The launch of members with their common kernel.
-fn together(ops: &BoundOps, members: &[Member], mut kernel: Arc<Kernel>) -> Result<Launch, CudaError> {
-    let args: Vec<u64> = members.iter().flat_map(|m| m.args).collect();
-    if kernel.geometry.is_some() {
-        let found = geometries(&ops.gpu, &[(&kernel, &args)])?;
-        kernel = Arc::new(kernel.with_geometry(&found[0]));
-    }
-    Ok(Launch::Fused { ops: members.iter().map(|m| m.op).collect(), args, kernel })
+fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
+    let ops = members.iter().map(|m| m.op).collect();
+    Launch::Fused { ops, args: members.iter().flat_map(|m| m.args).collect(), kernel }
 }
 
 /// One launch of operations that do not depend on each other.
 ///
 /// # Errors
-/// If one of them is not a kernel of one phase for its own sizes, the last one needs more threads than the others, or the compiler
-/// refuses.
+/// If one of them is not a kernel of one phase for its own sizes, the last one needs more threads than the others, or
+/// the compiler refuses.
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
     let members: Option<Vec<Member>> = shared.iter().map(|op| own_sizes_member(ops, *op)).collect();
     let members = members.ok_or("one of the operations is not a kernel of one phase for its own sizes")?;
@@ -180,5 +220,5 @@ pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaErro
         return Err(format!("blocks of {} threads are too large for the other operations", last.threads).into());
     }
     let kernel = ops.gpu.kernel(source_of(&members))?;
-    together(ops, &members, kernel)
+    Ok(together(&members, kernel))
 }

@@ -20,8 +20,15 @@ pub(super) struct Phase {
     pub(super) function: sys::CUfunction,
     pub(super) blocks: u32,
     pub(super) smem: u32,
-    /// Whether its blocks wait for each other.
-    pub(super) meets: bool,
+    /// Whether its blocks wait for each other, if it has several.
+    meets: bool,
+}
+
+impl Phase {
+    /// Whether all blocks of its launch must be resident at the same time.
+    pub(super) const fn is_cooperative(&self) -> bool {
+        self.meets && self.blocks > 1
+    }
 }
 
 /// Loaded code.
@@ -369,7 +376,7 @@ fn load(code: &[u8], source: &KernelSource) -> Result<Kernel, CudaError> {
     let mut phases = Vec::new();
     for phase in 0..meta[0] as usize {
         let (blocks, smem) = (meta[3 + 2 * phase] as u32, meta[4 + 2 * phase] as u32);
-        let meets = source.blocks_meet() && blocks > 1;
+        let meets = source.blocks_meet();
         phases.push(Phase { function: function_of(module, source, phase, smem)?, blocks, smem, meets });
     }
     let geometry = source.is_general().then(|| {

@@ -22,7 +22,7 @@ pub(super) fn reference<T: Judged>(
         }
         OpKind::BiasStep(ops::BiasStep { rows, cols, beta1, beta2, eps, decoupled }) => {
             let mut bound = [("dy", get("a")), ("db", vec![nan; cols])];
-            run(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, still: None }), &mut bound);
+            run(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, zeros: None }), &mut bound);
             let [_, (_, grad)] = bound;
             (grad, [beta1, beta2, eps], decoupled)
         }

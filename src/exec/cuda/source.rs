@@ -240,7 +240,7 @@ impl KernelSource {
     fn add_shared_launch(&self, text: &mut String) {
         append(text, format_args!("struct Members {{ Args a[{}]; }};\n", self.members.len()));
         let mut body = String::from("int block = blockIdx.x;\n");
-        let [mut smem, mut threads] = ["0"; 2].map(String::from);
+        let [mut blocks, mut smem, mut threads] = ["0"; 3].map(String::from);
         // Two blocks must fit a multiprocessor, which leaves enough registers for the members, except for members whose
         // blocks each occupy a multiprocessor.
         let mut fit = String::from("2");
@@ -250,6 +250,7 @@ impl KernelSource {
             let (spec, count) = (&alike[0], alike.len());
             append(text, format_args!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
             body.push_str(&share_of(spec, index, count));
+            blocks.push_str(&blocks_of(spec, index, count));
             smem = format!("max_i({smem}, member{index}::Op::smem(0))");
             threads = format!("max_i({threads}, member{index}::Op::THREADS)");
             fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
@@ -258,11 +259,6 @@ impl KernelSource {
         append(text, format_args!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
         self.add_entry(text, 0, "THREADS, BLOCKS", "Members m", &body);
         // Blocks of general members depend on the numbers of a launch, from which a kernel computes them.
-        let blocks_of = |(index, spec): (usize, &KernelSpec)| match spec.is_general() {
-            true => format!("member{index}::Op::blocks_for(m.a[{index}], 0)"),
-            false => format!("member{index}::Op::blocks(0)"),
-        };
-        let blocks = self.members.iter().enumerate().map(blocks_of).collect::<Vec<_>>().join(" + ");
         let known = if self.is_general() { "0" } else { &blocks };
         append(
             text,
@@ -295,21 +291,35 @@ impl KernelSource {
     }
 }
 
+/// The blocks of `count` members of one type, the first of which has this index, as a term of a sum.
+fn blocks_of(spec: &KernelSpec, index: usize, count: usize) -> String {
+    match count {
+        _ if spec.is_general() => {
+            let of = |member| format!(" + member{index}::Op::blocks_for(m.a[{member}], 0)");
+            (index..index + count).map(of).collect()
+        }
+        1 => format!(" + member{index}::Op::blocks(0)"),
+        _ => format!(" + {count} * member{index}::Op::blocks(0)"),
+    }
+}
+
 /// The part of a shared launch that `count` members of one type have, the first of which has this index.
 fn share_of(spec: &KernelSpec, index: usize, count: usize) -> String {
     let args = if count == 1 { format!("m.a[{index}]") } else { format!("m.a[{index} + which]") };
     let start = start_of(spec, &args);
-    let run = format!(
+    let idle = format!(
         "if constexpr (member{index}::Op::THREADS < THREADS) \
-         {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n\
-         if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
+         {{ if (threadIdx.x >= member{index}::Op::THREADS) return; }}\n"
+    );
+    let run = format!(
+        "if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
          member{index}::Op::run<0>({args}, block, smem);\nreturn;\n"
     );
     if spec.is_general() {
         return format!(
             "for (int which = 0; which < {count}; ++which) {{\n\
              const int own = member{index}::Op::blocks_for(m.a[{index} + which], 0);\n\
-             if (block < own) {{\n{run}}}\nblock -= own;\n}}\n"
+             if (block < own) {{\n{idle}{run}}}\nblock -= own;\n}}\n"
         );
     }
     let (all, which) = match count {
@@ -322,7 +332,7 @@ fn share_of(spec: &KernelSpec, index: usize, count: usize) -> String {
             ),
         ),
     };
-    format!("if (block < {all}) {{\n{which}{run}}}\nblock -= {all};\n")
+    format!("if (block < {all}) {{\n{idle}{which}{run}}}\nblock -= {all};\n")
 }
 
 /// The start of kernels that do not call `begin` themselves: it reads the flags of the launch if these may be set;

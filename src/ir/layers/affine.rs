@@ -58,13 +58,13 @@ pub(super) struct Params {
     pub bias: ParamKind,
     pub gradients: [&'static str; 3],
     /// Outputs whose bias is known to have a gradient of zero.
-    pub still: Option<[usize; 2]>,
+    pub zeros: Option<[usize; 2]>,
 }
 
 impl Params {
     /// The parameters of a layer with one product.
     const OF_LAYER: Self =
-        Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"], still: None };
+        Self { weight: ParamKind::Weight, bias: ParamKind::Bias, gradients: ["gW", "gB", "gA"], zeros: None };
 }
 
 /// A product of the rows of `x` with `out` outputs and this name, in a layer with several products.
@@ -103,7 +103,7 @@ impl Derivative for Product {
         let (input_grad, accumulate) = (at.input_grad, w_before.is_some());
         let kind: NodeKind = match conv {
             Some((window, groups)) => nodes::Conv2dBwd { window, groups, bias, input_grad, accumulate }.into(),
-            None => nodes::LinearBwd { bias, input_grad, accumulate, tied, still: params.still }.into(),
+            None => nodes::LinearBwd { bias, input_grad, accumulate, tied, zeros: params.zeros }.into(),
         };
         b.node(kind, inputs, outputs);
         dx

@@ -10,12 +10,12 @@ use crate::model::layers::Attention;
 use crate::tensor::Shape;
 
 const IN: Params =
-    Params { weight: ParamKind::InWeight, bias: ParamKind::InBias, gradients: ["gW.in", "gB.in", "gA"], still: None };
+    Params { weight: ParamKind::InWeight, bias: ParamKind::InBias, gradients: ["gW.in", "gB.in", "gA"], zeros: None };
 const OUT: Params = Params {
     weight: ParamKind::OutWeight,
     bias: ParamKind::OutBias,
     gradients: ["gW.out", "gB.out", "gA.heads"],
-    still: None,
+    zeros: None,
 };
 
 impl Forward for Attention {
@@ -31,8 +31,8 @@ impl Forward for Attention {
         let packed = Shape::from([batch, positions, width + 2 * keys]);
         // An offset of all keys adds the same number to every score of a query, which does not change the softmax. With
         // rotary embedding, the rotated offset differs from key to key.
-        let still = (!rotary).then_some([width, width + keys]);
-        let qkv = projection(b, at, at.x, Params { still, ..IN }, ("qkv", packed));
+        let zeros = (!rotary).then_some([width, width + keys]);
+        let qkv = projection(b, at, at.x, Params { zeros, ..IN }, ("qkv", packed));
         let (qkv_saved, y) = (b.save(qkv), b.real("heads", at.out.clone()));
         let lse = b.real("lse", Shape::from([batch, heads, positions]));
         b.node(node.clone(), std::iter::once(qkv).chain(counter).collect(), vec![y, lse]);

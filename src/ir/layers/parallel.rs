@@ -43,24 +43,24 @@ fn joined(join: JoinKind, b: &mut Builder<'_>, at: &At<'_>, branches: &[Part]) -
         concat(b, at, &mut values);
         return (values[0], products);
     }
-    let mut sum = values[0];
+    let mut combined = values[0];
     for (number, &value) in values.iter().enumerate().skip(1) {
         let is_last = number + 1 == values.len();
         let name = if is_last { "y".to_owned() } else { format!("y.{number}") };
-        let factors = [sum, value];
-        sum = b.real(&name, at.out.clone());
+        let factors = [combined, value];
+        combined = b.real(&name, at.out.clone());
         match join {
             JoinKind::Multiply => {
                 // The gradient of a factor is that of the product times the other factor.
                 let needed = [branches[..number].iter().any(|branch| branch.is_trained), branches[number].is_trained];
                 let saved = [(factors[0], needed[1]), (factors[1], needed[0])];
                 products.push(saved.map(|(factor, needed)| if needed { b.save(factor) } else { factor }));
-                b.node(nodes::Multiply {}, factors.to_vec(), vec![sum]);
+                b.node(nodes::Multiply {}, factors.to_vec(), vec![combined]);
             }
-            _ => b.node(nodes::Add {}, factors.to_vec(), vec![sum]),
+            _ => b.node(nodes::Add {}, factors.to_vec(), vec![combined]),
         }
     }
-    (sum, products)
+    (combined, products)
 }
 
 /// Concatenates values until one is left.
@@ -76,7 +76,8 @@ fn concat(b: &mut Builder<'_>, at: &At<'_>, values: &mut Vec<ValueId>) {
     }
 }
 
-/// The gradient of the sum passes to each branch, and the gradients of branches with the same input are added.
+/// Each branch gets the gradient of its output: for a sum that of the block's output, for a concatenation a part of it,
+/// for a product that gradient times the other factors. The gradients of branches with the same input are added.
 struct Joined {
     join: JoinKind,
     /// The axis along which outputs are concatenated.

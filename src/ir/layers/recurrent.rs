@@ -154,5 +154,5 @@ fn linear(
     let inputs = [Some(dy), Some(x), w, w_before, b_before].into_iter().flatten().collect();
     let outputs = [dw, db, dx].into_iter().flatten().collect();
     let (input_grad, accumulate) = (dx.is_some(), w_before.is_some());
-    b.node(nodes::LinearBwd { bias: true, input_grad, accumulate, tied: false, still: None }, inputs, outputs);
+    b.node(nodes::LinearBwd { bias: true, input_grad, accumulate, tied: false, zeros: None }, inputs, outputs);
 }

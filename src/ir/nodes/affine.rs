@@ -33,7 +33,7 @@ pub struct LinearBwd {
     /// Outputs, from the first up to the second, whose effect does not change by an offset that all positions share, so
     /// that the gradient of their bias is zero.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub still: Option<[usize; 2]>,
+    pub zeros: Option<[usize; 2]>,
 }
 
 /// As [`LinearBwd`].

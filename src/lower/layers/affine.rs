@@ -32,7 +32,7 @@ impl Lower for nodes::Linear {
 
 impl Lower for nodes::LinearBwd {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
-        let Self { bias, input_grad, accumulate, tied, still } = *self;
+        let Self { bias, input_grad, accumulate, tied, zeros } = *self;
         let (dy, x, w) = (l.lowered(node.inputs[0]), l.lowered(node.inputs[1]), node.inputs[2]);
         let dy = l.arranged(dy, Layout::Plain);
         let (x, n) = factors(l, x, w, tied);
@@ -51,7 +51,7 @@ impl Lower for nodes::LinearBwd {
         l.emit(of_weight, &[("a", Some(first)), ("b", Some(second)), ("c_prev", w_prev), ("c", Some(dw))]);
         if bias {
             let db = l.gradient(node.outputs[1]);
-            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate: b_prev.is_some(), still });
+            let kind = OpKind::BiasGrad(ops::BiasGrad { rows, cols: n, accumulate: b_prev.is_some(), zeros });
             l.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }
         if input_grad {
@@ -114,7 +114,7 @@ impl Lower for nodes::Conv2dBwd {
                 rows: geometry.n * geometry.ho * geometry.wo,
                 cols: geometry.f,
                 accumulate,
-                still: None,
+                zeros: None,
             });
             l.emit(kind, &[("dy", Some(dy)), ("db_prev", b_prev), ("db", Some(db))]);
         }

@@ -60,7 +60,7 @@ impl Lower for nodes::AddPositionsBwd {
             l.emit(OpKind::Fill(ops::Fill { len }), &[("y", Some(unused))]);
         }
         let bound = [("dy", Some(dy)), ("db_prev", before), ("db", Some(used))];
-        l.emit(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, still: None }), &bound);
+        l.emit(OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate, zeros: None }), &bound);
     }
 }
 

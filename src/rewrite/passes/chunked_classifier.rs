@@ -83,7 +83,7 @@ impl Classifier {
                 OpKind::Gemm(g) if g.trans == Trans::Tn && tied && is_first && same("b", a) => &mut weight,
                 OpKind::Gemm(g) if g.trans == Trans::Tn && !tied && is_second && same("a", a) => &mut weight,
                 OpKind::Gemm(g) if g.trans != Trans::Tn && is_first && same("b", b) && !g.accumulate => &mut input,
-                OpKind::BiasGrad(ops::BiasGrad { still: None, .. }) if op.arg("dy") == Some(gradient) => &mut bias,
+                OpKind::BiasGrad(ops::BiasGrad { zeros: None, .. }) if op.arg("dy") == Some(gradient) => &mut bias,
                 _ => return None,
             };
             if place.replace(reader).is_some() {

@@ -11,7 +11,8 @@ use crate::select::target::CudaFacts;
 /// Bytes that one multiprocessor alone moves in a microsecond.
 const BYTES_PER_US_ALONE: f64 = 3e4;
 
-/// Columns of a bias for each lane: with few blocks, those of products in the same launch have enough space.
+/// Columns of a bias for each lane: as many as possible, so that the launch has few blocks and leaves room for the
+/// blocks of a product.
 const fn bias_columns(cols: usize) -> usize {
     if cols.is_multiple_of(4) {
         4
@@ -154,8 +155,8 @@ fn scalars(kind: &OpKind, real: Real) -> Option<CustomKernel> {
 /// The number of rows above which a block that sums them has four times the threads.
 const BLOCK_ROWS: usize = 4096;
 
-/// The template argument for the length of an array of this many groups of elements in a general member; its thresholds
-/// equal those of `Elementwise` for the number of groups of a thread.
+/// The template argument for the length of an array of this many groups of elements in a general member; its threshold
+/// equals that of `Elementwise`, from which a thread has several groups.
 const fn any_groups(groups: usize) -> &'static str {
     if groups >= 1 << 18 { "LARGE" } else { "ANY" }
 }
@@ -165,7 +166,7 @@ const fn any_length(real: Real, len: usize) -> &'static str {
     any_groups(len * real.size() / 16)
 }
 
-/// A type over an array, whose template has these arguments and then the length.
+/// A kernel over an array, whose template has these arguments and then the length.
 fn array(template: &'static str, real: Real, arguments: &[&str], len: usize) -> KernelSpec {
     let first = arguments.join(", ");
     spec(template, format!("{first}, {len}"))
@@ -175,7 +176,8 @@ fn array(template: &'static str, real: Real, arguments: &[&str], len: usize) -> 
 /// A pass over fewer elements than this leaves most of the machine idle.
 const FEW_ELEMENTS: usize = 1 << 17;
 
-/// A kernel of this family that only waits for the preceding launch.
+/// A kernel of this family that uses no property of programmatic dependent launch but the wait for the preceding
+/// launch.
 fn spec(template: &'static str, arguments: String) -> KernelSpec {
     KernelSpec::new(KernelFile::Elementwise, template, arguments)
 }
@@ -205,7 +207,7 @@ pub(super) fn width_name(width: usize) -> String {
     if width == 1 { "scalar".to_owned() } else { format!("vec{width}") }
 }
 
-/// A type over an array; only the elements at its end are not accessed in vectors of 16 bytes.
+/// A kernel over an array; only the elements at its end are not accessed in vectors of 16 bytes.
 fn flat(real: Real, spec: KernelSpec, bytes: usize) -> CustomKernel {
     CustomKernel {
         tail: format!("{}_vec{}_v0", real.name(), 16 / real.size()),
@@ -256,15 +258,15 @@ pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
 }
 
 fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel> {
-    let ops::BiasGrad { rows, cols, accumulate, still } = op;
+    let ops::BiasGrad { rows, cols, accumulate, zeros } = op;
     let row_bytes = cols * real.size();
     let width = width_name(vec_width(real, cols));
     let [one, two] = row_sum_us(1, rows, row_bytes);
     let (t, vector) = (real.cpp(), vec_width(real, cols));
-    let (any, [from, to]) = (if still.is_some() { ", ANY, ANY" } else { "" }, still.unwrap_or_default());
-    let still = still.map_or_else(String::new, |[from, to]| format!(", {from}, {to}"));
+    let (any, [from, to]) = (if zeros.is_some() { ", ANY, ANY" } else { "" }, zeros.unwrap_or_default());
+    let zeros = zeros.map_or_else(String::new, |[from, to]| format!(", {from}, {to}"));
     // Columns that stay zero are listed after the width, which must then be given even if it is the default.
-    let own = if still.is_empty() { String::new() } else { format!(", {vector}{still}") };
+    let own = if zeros.is_empty() { String::new() } else { format!(", {vector}{zeros}") };
     let code = |chunks: usize| CustomKernel {
         tail: format!("{}_{width}{}_v0", real.name(), if chunks == 1 { "" } else { "_split" }),
         spec: spec("BiasGrad", format!("{t}, {rows}, {cols}, {accumulate}, {chunks}{own}"))
@@ -296,7 +298,7 @@ mod tests {
     fn tall_sums_are_split_and_small_ones_are_not() {
         let cheapest = |rows, cols| {
             let codes = kernels(
-                &OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, still: None }),
+                &OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, zeros: None }),
                 Real::Bf16,
                 &h200(),
             );
@@ -309,8 +311,8 @@ mod tests {
 
     #[test]
     fn general_sums_read_the_columns_that_stay_zero() {
-        let general = |still: Option<[usize; 2]>| {
-            let op = ops::BiasGrad { rows: 9, cols: 24, accumulate: false, still };
+        let general = |zeros: Option<[usize; 2]>| {
+            let op = ops::BiasGrad { rows: 9, cols: 24, accumulate: false, zeros };
             let spec = kernels(&OpKind::BiasGrad(op), Real::F32, &h200()).remove(0).spec.of(Kernels::General);
             (spec.ty(), spec.numbers().to_vec())
         };

@@ -65,7 +65,7 @@ const SAMPLES: &[&str] = &[
 ];
 /// What general members of recurrences are compiled for, and what they read.
 const WALK: &str = "type, cell, threads, their weights and samples";
-const GRID: &str = "type, cell, matrix instructions or not, samples of a block, classes of its units and of states";
+const GRID: &str = "type, cell, whether products use matrix instructions, tile, classes of sizes, vectors";
 const WALK_NUMBERS: [&str; 5] =
     ["samples", "positions", "units", "direction, one or both, last state or all", "units of a block"];
 const HELD_NUMBERS: &[&str] = WALK_NUMBERS.split_at(4).0;

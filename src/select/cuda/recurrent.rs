@@ -240,11 +240,13 @@ impl Walk<'_> {
         let units = if units <= MOST_ROUNDED_UNITS { units.next_power_of_two() } else { units };
         let wide_states = states.next_power_of_two().max(WIDE_STATES);
         let sizes = [(units.max(WIDE_UNITS), wide_states), (units, wide_states), (units, states)];
-        let sizes = sizes.into_iter().chain([(grid.units, self.states())]);
-        let mut fitting =
-            sizes.filter(|(units, states)| self.general_grid_bytes(Grid { units: *units, ..grid }, *states) <= shared);
-        let widest = fitting.next()?;
-        let own = fitting.find(|(own, room)| *own <= units && *room <= states).unwrap_or(widest);
+        let sizes = sizes.into_iter().chain([(grid.units, states), (grid.units, self.states())]);
+        let fits = |(units, states): &(usize, usize)| {
+            self.general_grid_bytes(Grid { units: *units, ..grid }, *states) <= shared
+        };
+        let fitting: Vec<(usize, usize)> = sizes.filter(fits).collect();
+        let widest = *fitting.first()?;
+        let own = fitting.into_iter().find(|(own, room)| *own <= units && *room <= states).unwrap_or(widest);
         let any = |(units, room): (usize, usize), vectors: usize| {
             let vectors = if self.is_backward { String::new() } else { format!(", {vectors}") };
             format!("{}, {}, {units}, {}, {room}{vectors}", self.shape(true), self.uses_matrices(), grid.tiles)

@@ -1,5 +1,6 @@
 //! The inspector: information about the selection, with links to everything that it belongs to.
 
+use crate::select::cuda::CompiledFor;
 use crate::studio::commands::selection::Selection;
 use crate::studio::commands::{CommandQueue, UiCommand};
 use crate::studio::panels::values::{PictureCache, values_ui};
@@ -87,8 +88,10 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
     let rounds = measured.times.rounds;
     let exact = format!("{us:.3} µs, the median of {rounds} runs by itself");
     fact_ui(ui, "measured time", &format::micros(us), &exact, width);
+    let is_for_any_size =
+        |op: &usize| shown.plan.is_some_and(|p| p.levels.compiled_for(*op) == Some(CompiledFor::AnySize));
     let own_sizes: Option<f64> = ops.iter().map(|i| measured.own_sizes_us(*i)).sum();
-    if let Some(us) = own_sizes {
+    if let Some(us) = own_sizes.filter(|_| ops.iter().any(is_for_any_size)) {
         let exact = format!("{us:.3} µs with kernels that are compiled for these sizes");
         fact_ui(ui, "for its sizes", &format::micros(us), &exact, width);
     }

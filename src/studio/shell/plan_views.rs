@@ -13,7 +13,7 @@ use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
 use crate::studio::view_models::panels::values::ValuesView;
 use crate::studio::view_models::recordings::reason;
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
-use crate::train::KernelChange;
+use crate::train::{KernelChange, RunState};
 
 impl Studio {
     /// The plan with the selection in it.
@@ -28,10 +28,23 @@ impl Studio {
             is_outdated: self.is_plan_outdated() && !self.shows_recording(),
             selection: self.selection.current(),
             related: &self.related,
-            kernel_change: if self.is_stale() { KernelChange::Keeps } else { self.training.kernel_change },
+            kernel_change: self.kernel_change(),
             measured: self.measurements.measured(self.revision_shown()),
             is_measuring: self.measurements.is_measuring(),
             can_measure: self.is_enabled(&UiCommand::MeasureOps),
+        }
+    }
+
+    /// How far the run is with the change to kernels for its sizes, if it trains the network on screen.
+    fn kernel_change(&self) -> KernelChange {
+        let run = &self.training;
+        // Recordings are planned separately, and those of evaluations keep their kernels.
+        let is_shown = !self.is_stale() && !self.shows_recording();
+        let goes_on = matches!(run.state, Some(RunState::Ready | RunState::Running | RunState::Paused));
+        match run.kernel_change {
+            KernelChange::Changed if is_shown => KernelChange::Changed,
+            change if is_shown && goes_on => change,
+            _ => KernelChange::Keeps,
         }
     }
 

@@ -8,7 +8,7 @@ use crate::train::KernelChange;
 /// A mark beside the name of a kernel that was planned for any size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelMark {
-    /// A few words, and how much longer the kernel takes than one for its sizes: `any size +1.3 µs`.
+    /// A few words, and how much longer the kernel that runs takes than the other kind: `any size +1.3 µs`.
     pub text: String,
     /// What they mean.
     pub about: String,
@@ -54,8 +54,10 @@ impl KernelMark {
         };
         let times = [any, own].map(format::micros);
         let about = format!("{about}\n\nMeasured: {} for any size, {} for these sizes.", times[0], times[1]);
-        let (sign, gain) = if any >= own { ('+', any - own) } else { ('−', own - any) };
-        let worth = if gain < 0.05 { "±0 µs".to_owned() } else { format!("{sign}{}", format::micros(gain)) };
+        let more = if change == KernelChange::Changed { own - any } else { any - own };
+        let sign = if more > 0.0 { '+' } else { '−' };
+        let worth =
+            if more.abs() < 0.05 { "±0 µs".to_owned() } else { format!("{sign}{}", format::micros(more.abs())) };
         Some(Self { text: format!("{word} {worth}"), about })
     }
 }
@@ -89,6 +91,7 @@ mod tests {
         assert_eq!(slower.text, "compiling +1.3 µs");
         assert!(slower.about.ends_with("Measured: 3.4 µs for any size, 2.1 µs for these sizes."));
         assert_eq!(mark(KernelChange::Keeps, Some([2.0, 2.5])).text, "any size −0.5 µs");
+        assert_eq!(mark(KernelChange::Changed, Some([3.4, 2.1])).text, "its sizes −1.3 µs");
         assert_eq!(mark(KernelChange::Keeps, Some([2.0, 2.01])).text, "any size ±0 µs");
         for sizes in [None, Some(CompiledFor::Library), Some(CompiledFor::ItsSizes)] {
             assert_eq!(KernelMark::of(0, sizes, KernelChange::Compiles, None), None);

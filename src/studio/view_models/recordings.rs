@@ -306,7 +306,10 @@ mod tests {
         assert_eq!(reason(&seen(RecordingFacts { why_eager: Some("no".into()), ..facts() })), "runs op by op: no");
         let counts = PoolCounts { eager_steps: 2, waits: 1, recordings: 3, ..PoolCounts::default() };
         let text = counts_text(&RecordingsSeen { counts, ..RecordingsSeen::default() });
-        assert!(text.starts_with("3 there, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"), "{text}");
+        assert!(
+            text.starts_with("3 recordings, 0 hits") && text.ends_with("1 step waited; 2 steps ran op by op"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Smoothed held-out points: the average that smooths the curve over every step, applied to the line through the
-//! points.
+//! Smoothed held-out points: an exponential moving average over every step, as for the training curve, of the line
+//! between the points.
 //!
 //! A falling curve is below its average over the past. Unsmoothed held-out points beside a smoothed training curve
 //! would make training look worse than it is, so both are averaged over the same steps.
 
-/// Points `[step, value]`, smoothed with this weight of the past for each step. Before its first point the line has the
-/// value of that point, and the first smoothed value is the first value.
+/// The smoothed values of points `[step, value]`. `weight` is the weight of the past for each step, from 0 (no
+/// smoothing) to below 1. Before its first point the line has the value of that point, and the first smoothed value is
+/// the first value.
 #[must_use]
 pub fn smoothed_points(points: &[[f64; 2]], weight: f32) -> Vec<[f64; 2]> {
     let weight = f64::from(weight);

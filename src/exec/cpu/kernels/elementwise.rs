@@ -242,8 +242,8 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
 /// Sets the sums of those columns from `tile` on to zero that are known to be zero.
 #[inline(always)]
 fn without_still(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
-    if op.still.is_some() {
-        sums.iter_mut().enumerate().filter(|(i, _)| op.is_still(tile + i)).for_each(|(_, sum)| *sum = 0.0);
+    if op.zeros.is_some() {
+        sums.iter_mut().enumerate().filter(|(i, _)| op.is_zero(tile + i)).for_each(|(_, sum)| *sum = 0.0);
     }
 }
 

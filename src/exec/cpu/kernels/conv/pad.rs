@@ -17,7 +17,7 @@ pub struct Window {
 /// Copies a window of an image to `to`, row by row.
 ///
 /// # Safety
-/// `from` holds `h w c` elements, `to` has room for `rows columns c`.
+/// `from` holds `h * w * c` elements, `to` has room for `rows * columns * c`.
 #[inline(always)]
 pub unsafe fn copy(from: *const f32, to: *mut f32, win: &Window) {
     let Window { h, w, c, row, column, rows, columns } = *win;

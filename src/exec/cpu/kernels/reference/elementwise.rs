@@ -79,7 +79,7 @@ fn bias_grad<T: Real>(args: Args, op: &ops::BiasGrad) {
     use crate::ops::slot::bias_grad as slot;
     let (dy, db): (Buf<T>, Buf<T>) = (args.buf(slot::DY), args.buf(slot::DB));
     for col in 0..op.cols {
-        let rows = if op.is_still(col) { 0 } else { op.rows };
+        let rows = if op.is_zero(col) { 0 } else { op.rows };
         let sum = (0..rows).fold(T::ZERO, |sum, row| sum + dy.get(row * op.cols + col));
         db.store(col, sum, op.accumulate);
     }

@@ -141,12 +141,12 @@ const MATRICES: [(usize, usize); 19] = [
 fn biases() {
     for (rows, cols) in MATRICES {
         check(&OpKind::BiasAdd(ops::BiasAdd { rows, cols }), 1e-6, &[("y", "x")]);
-        for still in [None, Some([cols / 3, cols.div_ceil(2)])] {
-            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, still }), 3e-6, &[]);
-            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true, still }), 3e-6, &[]);
+        for zeros in [None, Some([cols / 3, cols.div_ceil(2)])] {
+            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: false, zeros }), 3e-6, &[]);
+            check(&OpKind::BiasGrad(ops::BiasGrad { rows, cols, accumulate: true, zeros }), 3e-6, &[]);
         }
     }
-    check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true, still: None }), 1e-6, &[]);
+    check(&OpKind::BiasGrad(ops::BiasGrad { rows: 1, cols: 1, accumulate: true, zeros: None }), 1e-6, &[]);
 }
 
 #[test]
