@@ -29,7 +29,7 @@ impl KernelMark {
         let (word, about) = match change {
             KernelChange::Keeps => (
                 CompiledFor::AnySize.text(),
-                "This kernel works for any size, so that nothing was compiled for this network.",
+                "This kernel works for any size, so that it need not be compiled for this network.",
             ),
             KernelChange::Waits => (
                 "waiting",
@@ -49,7 +49,7 @@ impl KernelMark {
         };
         let times = measured.and_then(|m| Some((m.op_us(op)?, m.own_sizes_us(op)?)));
         let Some((any, own)) = times else {
-            let how = "Press Measure to see what the difference is worth.";
+            let how = "Measure operations shows what the difference is worth.";
             return Some(Self { text: word.into(), about: format!("{about} {how}") });
         };
         let times = [any, own].map(format::micros);
