@@ -14,7 +14,8 @@ impl Builder<'_> {
     pub(super) fn optimizer(&mut self, params: &[ValueId], updates: &mut Vec<(ValueId, ValueId)>) {
         self.phase = Phase::Optimizer;
         let real = self.real;
-        let hyper = self.source("hyper", Role::State, Shape::from([2]), real);
+        let live = self.model.optimizer.live_fields().len();
+        let hyper = self.source("hyper", Role::State, Shape::from([live]), real);
         let mut trained: Vec<usize> = (0..params.len()).filter(|&i| self.grads[i].is_some()).collect();
         // Groups of parameters come one after the other, as in the flat vectors.
         trained.sort_by_key(|i| self.model.params[*i].group);

@@ -138,8 +138,8 @@ pub fn compile_common(
     let note = |group: u64| {
         let multiprocessors = facts.multiprocessors;
         format!(
-            "group {group} of the common kernels, {precision:?}, {multiprocessors} multiprocessors, libraries \
-             {libraries:?}"
+            "group {group} of {KERNEL_GROUPS} of the common kernels, {CHANGES} changes, {OF_GROUP} networks, \
+             {precision:?}, {multiprocessors} multiprocessors, libraries {libraries:?}"
         )
     };
     let mut common = CommonKernels::new(machine.clone(), precision);

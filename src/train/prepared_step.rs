@@ -41,7 +41,8 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
             step.set_param(id, &narrow)?;
         }
     }
-    write_real(step, hyper, real, &[model.optimizer.lr(), model.optimizer.weight_decay()])?;
+    let rates: Vec<f64> = model.optimizer.live_fields().iter().map(|(_, value)| *value).collect();
+    write_real(step, hyper, real, &rates)?;
     if let Ok(steps) = step.find("steps") {
         step.write(steps, &[STEPS])?;
     }

@@ -12,7 +12,8 @@ use crate::model::Model;
 impl Watched {
     /// Writes the initial values of a run of `total` steps other than its parameters.
     pub(super) fn write_start(&self, train: &mut Step, model: &Model, seed: u64, total: u64) -> Result<(), TrainError> {
-        train.write(self.hyper, &[model.optimizer.lr() as f32, model.optimizer.weight_decay() as f32])?;
+        let rates: Vec<f32> = model.optimizer.live_fields().iter().map(|(_, value)| *value as f32).collect();
+        train.write(self.hyper, &rates)?;
         let counter = train.find("counter")?;
         train.write(counter, &[seed as i64, 0])?;
         if let Ok(batches) = train.find("batches") {

@@ -274,8 +274,9 @@ impl Session {
     /// # Errors
     /// Never for a training step.
     pub fn set_lr(&mut self, lr: f32) -> Result<(), TrainError> {
-        let decay = self.train.stored::<f32>(self.watched.hyper)?[1];
-        self.train.write(self.watched.hyper, &[lr, decay])?;
+        let mut rates = self.train.stored::<f32>(self.watched.hyper)?.to_vec();
+        rates[0] = lr;
+        self.train.write(self.watched.hyper, &rates)?;
         self.guard.renew(&mut self.train, &self.feed, self.done, true)
     }
 

@@ -4,7 +4,7 @@ use super::arguments::{ArgRow, DeviceEnv, FLAGS};
 use super::bind::bind;
 use super::bound_call::{BoundCall, launch_phase};
 use super::clear_nodes::clear_memory;
-use super::draft::{asks_library, draft_all};
+use super::draft::{Drafts, asks_library, draft_all};
 use super::error::CudaError;
 use super::general_members::{place_tables, set_geometry};
 use super::launch::Launch;
@@ -52,7 +52,7 @@ impl BoundOps {
         let mut ready_times = ReadyTimes::default();
         let mut drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
         ready_times.of(ReadyStage::Kernels, || use_wider(&gpu, &mut drafts));
-        let sources: Vec<KernelSource> = drafts.iter().flat_map(|d| d.sources()).collect();
+        let sources = all_sources(&drafts);
         let mut kernels = ready_times.of(ReadyStage::Kernels, || gpu.kernels(&sources)).into_iter();
         let started = Instant::now();
         let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
@@ -169,7 +169,11 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
 fn sources_of(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<KernelSource>, ExecError> {
     let mut drafts = draft_all(gpu, ops)?;
     use_wider(gpu, &mut drafts);
-    Ok(drafts.iter().flat_map(|drafts| drafts.sources()).collect())
+    Ok(all_sources(&drafts))
+}
+
+fn all_sources(drafts: &[Drafts]) -> Vec<KernelSource> {
+    drafts.iter().flat_map(Drafts::sources).collect()
 }
 
 /// Compiles the custom kernels of a step that are not in the cache yet, one after the other, as long as `goes_on`, and
@@ -182,8 +186,7 @@ fn sources_of(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Vec<KernelSource>
 pub fn compile_ahead(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool + Sync) -> Result<usize, ExecError> {
     let custom = (0..compiled.plan.program.ops.len()).filter(|index| !asks_library(compiled, *index));
     let custom: Vec<(&Compiled, usize)> = custom.map(|index| (compiled, index)).collect();
-    let sources: Vec<KernelSource> = draft_all(gpu, &custom)?.iter().flat_map(|d| d.sources()).collect();
-    Ok(gpu.compile_ahead(&sources, 1, goes_on))
+    Ok(gpu.compile_ahead(&all_sources(&draft_all(gpu, &custom)?), 1, goes_on))
 }
 
 /// Like [`compile_ahead`], for a step whose libraries have answered before: all its kernels, several at a time, on at
@@ -195,7 +198,7 @@ pub fn compile_for(gpu: &Gpu, compiled: &Compiled, goes_on: impl Fn() -> bool + 
     /// The largest number of compiling processes.
     const MOST: usize = 8;
     let ops: Vec<(&Compiled, usize)> = (0..compiled.plan.program.ops.len()).map(|index| (compiled, index)).collect();
-    let sources: Vec<KernelSource> = draft_all(gpu, &ops)?.iter().flat_map(|d| d.sources()).collect();
+    let sources = all_sources(&draft_all(gpu, &ops)?);
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() / 2).clamp(1, MOST);
     Ok(gpu.compile_ahead(&sources, threads, goes_on))
 }

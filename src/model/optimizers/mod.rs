@@ -15,7 +15,7 @@ pub use optimizer_type::{OptimizerType, UpdateRule};
 pub use sgd::Sgd;
 
 use self::optimizer_type::{
-    fields_of, findings, name_of, number, pytorch_class_of, read_into, redrawn, title_of, write_into,
+    fields_of, findings, live_fields, name_of, number, pytorch_class_of, read_into, redrawn, title_of, write_into,
 };
 use super::draw::Draw;
 use super::field_value::FieldValue;
@@ -77,6 +77,13 @@ impl OptimizerSpec {
     #[must_use]
     pub fn weight_decay(&self) -> f64 {
         each_optimizer!(self, o => number(o, "optimizer.weight_decay"))
+    }
+
+    /// The names and values of the fields that can change while a recorded step is replayed, in the order in which the
+    /// step stores them (its value `hyper`) and kernels read them.
+    #[must_use]
+    pub fn live_fields(&self) -> Vec<(&'static str, f64)> {
+        each_optimizer!(self, o => live_fields(o))
     }
 
     /// The same optimizer with other rates.
@@ -167,5 +174,18 @@ impl OptimizerSpec {
         let mut optimizer = Self::example(Self::NAMES[chosen]).unwrap_or(Self::sgd(lr));
         each_optimizer!(&mut optimizer, o => redrawn(o, draw, way));
         optimizer.at_rates(lr, weight_decay)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_live_fields_of_every_optimizer_are_in_the_order_in_which_kernels_read_them() {
+        for name in OptimizerSpec::NAMES {
+            let optimizer = OptimizerSpec::example(name).unwrap().at_rates(0.25, 0.5);
+            assert_eq!(optimizer.live_fields(), [("optimizer.lr", 0.25), ("optimizer.weight_decay", 0.5)], "{name}");
+        }
     }
 }

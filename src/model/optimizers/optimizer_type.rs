@@ -96,9 +96,7 @@ pub trait OptimizerType: Copy + Debug + PartialEq + 'static {
     }
 }
 
-/// The names of the fields that every optimizer has, and that are live.
-const LIVE: [&str; 2] = ["optimizer.lr", "optimizer.weight_decay"];
-/// The range of both.
+/// The range of the learning rate and of weight decay, which every optimizer has.
 const RATE: (Bound<f64>, Bound<f64>) = (Bound::Included(0.0), Bound::Included(1e6));
 const LR: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6, such as 0.001" };
 const DECAY: Range = Range::Real { from: RATE.0, to: RATE.1, help: "from 0 to 1e6" };
@@ -121,10 +119,18 @@ pub(super) const fn betas<T>(lens: Lens<T, [f64; 2]>, default: fn(&T) -> FieldVa
     FieldSpec::reals("optimizer.betas", lens).default(default).within(Range::SHARE).label("betas")
 }
 
-/// The fields in the order in which they are read and checked: those of every optimizer first.
+/// The fields in the order in which they are read and checked: live ones first.
 fn live_first<T: OptimizerType>() -> impl Iterator<Item = &'static FieldSpec<T>> {
-    let is_live = |field: &&FieldSpec<T>| LIVE.contains(&field.name);
-    T::FIELDS.iter().filter(is_live).chain(T::FIELDS.iter().filter(move |field| !is_live(field)))
+    T::FIELDS.iter().filter(|field| field.is_live).chain(T::FIELDS.iter().filter(|field| !field.is_live))
+}
+
+/// The names and values of the live fields, in the order of [`OptimizerType::FIELDS`].
+pub(super) fn live_fields<T: OptimizerType>(optimizer: &T) -> Vec<(&'static str, f64)> {
+    let number = |field: &'static FieldSpec<T>| match field.get(optimizer) {
+        FieldValue::Number(value) => Some((field.name, value)),
+        _ => None,
+    };
+    T::FIELDS.iter().filter(|field| field.is_live).filter_map(number).collect()
 }
 
 pub(super) fn read_into<T: OptimizerType>(optimizer: &mut T, f: &mut Fields<'_>) {

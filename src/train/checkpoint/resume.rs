@@ -141,12 +141,10 @@ impl Session {
         Ok((past, Some(note)))
     }
 
-    /// Sets the learning rate and weight decay that the recipe changed. Values that the user set during the run stay.
+    /// Sets the live fields of the optimizer that the recipe changed. Values that the user set during the run stay.
     fn renew_rates(&mut self, mut resumed: Resumed) -> Result<Resumed, TrainError> {
-        let stored = self.train.stored::<f32>(self.watched.hyper)?;
-        let mut rates = [stored[0], stored[1]];
-        let optimizer = self.model().optimizer;
-        let wanted = [("optimizer.lr", optimizer.lr()), ("optimizer.weight_decay", optimizer.weight_decay())];
+        let mut rates = self.train.stored::<f32>(self.watched.hyper)?.to_vec();
+        let wanted = self.model().optimizer.live_fields();
         for (rate, (field, wanted)) in rates.iter_mut().zip(wanted) {
             if resumed.changes.iter().any(|c| c.field == field) {
                 *rate = wanted as f32;

@@ -96,7 +96,7 @@ fn no_machine_is_named() {
     ];
     let marks: Vec<String> = pieces.iter().map(|(a, b)| format!("{a}{b}")).collect();
     let mut paths = Vec::new();
-    for folder in ["src", "tests", "presets", "kernels", "assets", ".ci", "fuzz"] {
+    for folder in ["src", "tests", "presets", "kernels", "assets", "docs", ".ci", "fuzz"] {
         if root().join(folder).is_dir() {
             files(&root().join(folder), &mut paths);
         }
