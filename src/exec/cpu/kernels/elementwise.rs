@@ -217,7 +217,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
             while tile < end {
                 let width = (end - tile).min(TILE);
                 let [mut sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, 0, rows);
-                without_still(&op, tile, &mut sums.0[..width]);
+                with_zeros(&op, tile, &mut sums.0[..width]);
                 store_sums(&sums.0[..width], db.add(tile), accumulate);
                 tile += TILE;
             }
@@ -228,7 +228,7 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
                 for tile in (0..cols).step_by(TILE) {
                     let width = grid.tile_cols(tile);
                     let [mut sums] = column_sums::<V, 1, _>(&Values(dy), grid, tile, width, first, last);
-                    without_still(&op, tile, &mut sums.0[..width]);
+                    with_zeros(&op, tile, &mut sums.0[..width]);
                     store_sums(&sums.0[..width], work.add(chunk * cols + tile), false);
                 }
             }
@@ -239,9 +239,9 @@ unsafe fn bias_grad<V: Lanes>(call: &Call, part: Part) {
     }
 }
 
-/// Sets the sums of those columns from `tile` on to zero that are known to be zero.
+/// Sets the sums of those columns from `tile` on to zero whose sum is zero in exact arithmetic.
 #[inline(always)]
-fn without_still(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
+fn with_zeros(op: &ops::BiasGrad, tile: usize, sums: &mut [f32]) {
     if op.zeros.is_some() {
         sums.iter_mut().enumerate().filter(|(i, _)| op.is_zero(tile + i)).for_each(|(_, sum)| *sum = 0.0);
     }
