@@ -84,7 +84,8 @@ template <class Geom> struct ConvSizes<Geom, false> {
         const i64 window = Number<ANY, 7>(a);
         kh = (int)(window & 0xffff), kw = (int)(window >> 16 & 0xffff), ph = (int)(window >> 32 & 0xffff),
         pw = (int)(window >> 48 & 0xffff);
-        cg = c / g, fg = f / g, taps = kh * kw;
+        cg = c, fg = f, taps = kh * kw;
+        if (g != 1) cg = divide(c, g), fg = divide(f, g);
         if constexpr (Geom::DENSE) return;
         const i64 steps = Number<ANY, 10>(a);
         sh = (int)(steps & 0xfff), sw = (int)(steps >> 12 & 0xfff), dh = (int)(steps >> 24 & 0xfff),
@@ -261,14 +262,19 @@ DEV void conv_finish(const Args& a, i64 index, const float (&bias)[V], const flo
     TO* c = a.at<TO>(slots::product::C);
     if constexpr (E::ACT_GRAD != NONE) saved = load<TO, V>(a.at<TO>(slots::product::SAVED) + index);
     if constexpr (ACC) previous = load<float, V>((const float*)c + index);
+    float value[V], s[V], z[V];
 #pragma unroll
     for (int v = 0; v < V; ++v) {
-        float value = sum[v], s = 0.0f, z;
-        if constexpr (ACC) value += previous.v[v];
-        if constexpr (E::ACT_GRAD != NONE) s = to_float(saved.v[v]);
-        value = E::apply(a, value, bias[v], s, z);
-        before.v[v] = narrow<TO>(z);
-        out.v[v] = narrow<TO>(value);
+        value[v] = sum[v];
+        if constexpr (ACC) value[v] += previous.v[v];
+        s[v] = 0.0f;
+        if constexpr (E::ACT_GRAD != NONE) s[v] = to_float(saved.v[v]);
+    }
+    E::template apply<float>(a, value, bias, s, z);
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+        before.v[v] = narrow<TO>(z[v]);
+        out.v[v] = narrow<TO>(value[v]);
     }
     if constexpr (E::SAVE_Z) {
         if (a.has(slots::product::Z)) store<TO, V>(a.at<TO>(slots::product::Z) + index, before);
@@ -407,22 +413,37 @@ struct ConvGemm {
     DEV R rows_in(const S& s, int kind) { return R(kind / Q::classes(s.sw), s.h, s.ho, s.kh, s.ph, s.sh, s.dh); }
     DEV Q cols_in(const S& s, int kind) { return Q(kind % Q::classes(s.sw), s.w, s.wo, s.kw, s.pw, s.sw, s.dw); }
 
+    // The remainder of `rest` by `n`, and the quotient in `rest`.
+    DEV int take(int& rest, int n) {
+        if constexpr (!Geom::FIXED) {
+            if (n == 1) return 0;
+        }
+        const int of = Geom::FIXED ? rest / n : divide(rest, n), remainder = rest - of * n;
+        rest = of;
+        return remainder;
+    }
+
+    // What the copies of every step divide by: the channels of a tap, the taps of a row, and the positions of an image
+    // and of a row of y.
+    using By = typename DivisorOf<Geom::FIXED>::Type;
+    struct Divisors {
+        By channels, taps, image, row;
+        __device__ __forceinline__ Divisors(const S& s, const Q& cols)
+            : channels(ConvGemm::channels(s)), taps(max(cols.taps, 1)), image(s.ho * s.wo), row(s.wo) {}
+    };
+
     DEV void product(const Args& a, int block, char* smem) {
         const S s(a);
-        const int splits = (int)Splits(a), in_line = col_tiles(s), in_column = row_tiles(s);
-        const int col0 = block % in_line * BN;
-        block /= in_line;
-        const int row0 = block % in_column * BM;
-        block /= in_column;
-        const int kind = block % classes(s);
-        block /= classes(s);
-        const int group = block % s.g, split = block / s.g;
+        const int splits = (int)Splits(a);
+        const int col0 = take(block, col_tiles(s)) * BN, row0 = take(block, row_tiles(s)) * BM;
+        const int kind = take(block, classes(s)), group = take(block, s.g), split = block;
         const R rows = rows_in(s, kind);
         const Q cols = cols_in(s, kind);
+        const Divisors by(s, cols);
         // A class of positions may have fewer row tiles than the largest class, and it may have no taps.
         const int most = row0 < s.n * rows.count * cols.count ? rows.taps * cols.taps * channels(s) : 0;
         const int sum = BWD_W ? positions(s) : most;
-        const int steps = (sum + BK - 1) / BK, each = (steps + splits - 1) / splits;
+        const int steps = divide(sum + BK - 1, BK), each = SPLIT ? divide(steps + splits - 1, splits) : steps;
         const int first = min_i(split * each, steps), count = min_i(first + each, steps) - first;
 
         Row* const table = (Row*)(smem + STAGES * STAGE_BYTES);
@@ -435,11 +456,11 @@ struct ConvGemm {
             const int k0 = (first + step) * BK;
             if constexpr (BWD_W) {
                 fill_dy(s, a, (T*)stage, group, row0, k0);
-                fill_x(s, a, (T*)(stage + TileA::BYTES), group, col0, k0);
+                fill_x(s, by, a, (T*)(stage + TileA::BYTES), group, col0, k0);
             } else {
-                fill_image(s, a, (T*)stage, table, rows, cols, k0, sum);
+                fill_image(s, by, a, (T*)stage, table, rows, cols, k0, sum);
                 if constexpr (FWD) fill_weight(s, a, (T*)(stage + TileA::BYTES), group, col0, k0);
-                else fill_weight_across(s, a, (T*)(stage + TileA::BYTES), group, col0, rows, cols, k0, sum);
+                else fill_weight_across(s, by, a, (T*)(stage + TileA::BYTES), group, col0, rows, cols, k0, sum);
             }
         };
         constexpr int ACC_ROWS = TENSOR ? WM / 16 : WM, ACC_COLS = TENSOR ? WN / 8 : WN, ACC_EACH = TENSOR ? 4 : 1;
@@ -473,7 +494,7 @@ struct ConvGemm {
         const int line = FWD ? s.c : s.f, high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
         const int per_image = rows.count * cols.count;
         if (per_image == 0 || m >= s.n * per_image) return Row{0, -(1 << 30), 0, -1};
-        const int n = m / per_image, at = m - n * per_image, i = at / cols.count, j = at - i * cols.count;
+        const int n = divide(m, per_image), at = m - n * per_image, i = divide(at, cols.count), j = at - i * cols.count;
         Row row;
         row.h = rows.origin + i * rows.step;
         row.w = cols.origin + j * cols.step;
@@ -504,14 +525,15 @@ struct ConvGemm {
 
     // Rows of the gathered image: x forward, dy backward. All copies of a thread in one step have the same tap and
     // channel.
-    DEV void fill_image(
-        const S& s, const Args& a, T* tile, const Row* table, const R& rows, const Q& cols, int k0, int sum) {
+    DEV void fill_image(const S& s, const Divisors& by, const Args& a, T* tile, const Row* table, const R& rows,
+        const Q& cols, int k0, int sum) {
         constexpr int SLOTS = BK / VA, ALONG = THREADS / SLOTS, COUNT = ceil_div(BM, ALONG);
         static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VA, line = here() / SLOTS, k = k0 + slot;
         // If every step is within one tap, all threads have the same tap.
         const int each = channels(s), high = FWD ? s.h : s.ho, wide = FWD ? s.w : s.wo;
-        const u32 tap = (u32)(each % BK == 0 ? k0 : k) / each, i = tap / (u32)cols.taps, j = tap - i * (u32)cols.taps;
+        const u32 tap = quotient((u32)(each % BK == 0 ? k0 : k), by.channels), i = quotient(tap, by.taps),
+                  j = tap - i * (u32)cols.taps;
         const int h = rows.offset0 + (int)i * rows.offset_step, w = cols.offset0 + (int)j * cols.offset_step;
         const T* from =
             a.at<T>(slots::product::A) + (((Offset)h * wide + w) * (FWD ? s.c : s.f) + (k - (int)tap * each));
@@ -541,7 +563,8 @@ struct ConvGemm {
 
     // Gradient of x: the lines of the tile are taps and filters, along a line are channels.
     DEV void fill_weight_across(
-        const S& s, const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols, int k0, int sum) {
+        const S& s, const Divisors& by, const Args& a, T* tile, int group, int col0, const R& rows, const Q& cols,
+        int k0, int sum) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS;
@@ -550,7 +573,7 @@ struct ConvGemm {
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
                 const int k = k0 + line + c * ALONG;
-                const u32 tap = (u32)(s.fg % BK == 0 ? k0 : k) / s.fg, i = tap / (u32)cols.taps,
+                const u32 tap = quotient((u32)(s.fg % BK == 0 ? k0 : k), by.channels), i = quotient(tap, by.taps),
                           j = tap - i * (u32)cols.taps;
                 valid = inside & (k < sum);
                 const int at = (rows.tap0 + (int)i * rows.tap_step) * s.kw + cols.tap0 + (int)j * cols.tap_step;
@@ -575,20 +598,20 @@ struct ConvGemm {
     }
 
     // ... and taps and channels of x; a thread's tap and channel never change.
-    DEV void fill_x(const S& s, const Args& a, T* tile, int group, int col0, int k0) {
+    DEV void fill_x(const S& s, const Divisors& by, const Args& a, T* tile, int group, int col0, int k0) {
         constexpr int SLOTS = BN / VB, ALONG = THREADS / SLOTS, COUNT = ceil_div(BK, ALONG);
         static_assert(THREADS % SLOTS == 0, "THREADS must be a multiple of SLOTS");
         const int slot = here() % SLOTS * VB, line = here() / SLOTS, col = col0 + slot;
-        const int tap = col / s.cg, i = tap / s.kw, h = i * s.dh - s.ph,
+        const int tap = divide(col, s.cg), i = divide(tap, s.kw), h = i * s.dh - s.ph,
                   w = (tap - i * s.kw) * s.dw - s.pw;
         const T* from = a.at<T>(slots::product::A) +
             (((Offset)h * s.w + w) * s.c + group * s.cg + col - tap * s.cg);
         const bool inside = col < cols_of(s);
         conv_fill<T, VB, COUNT, BK % ALONG != 0>(
             [&](int c, bool& valid) {
-                const u32 p = (u32)(k0 + line + c * ALONG), n = p / (u32)(s.ho * s.wo),
+                const u32 p = (u32)(k0 + line + c * ALONG), n = quotient(p, by.image),
                           at = p - n * (u32)(s.ho * s.wo);
-                const u32 oh = at / (u32)s.wo, ow = at - oh * (u32)s.wo;
+                const u32 oh = quotient(at, by.row), ow = at - oh * (u32)s.wo;
                 const int ih = (int)oh * s.sh, iw = (int)ow * s.sw;
                 valid = inside & (p < (u32)positions(s)) & ((u32)(ih + h) < (u32)s.h) & ((u32)(iw + w) < (u32)s.w);
                 return from + (((Offset)n * s.h + ih) * s.w + iw) * s.c;

@@ -259,19 +259,32 @@ template <class T, i64 ROWS, i64 COLS, bool ACCUMULATE, i64 CHUNKS, int V_ = vec
     i64 TO = 0>
 struct BiasGrad {
     using Slots = slots::bias_grad;
-    using Rows = Number<ROWS, 0>;
-    using Cols = Number<COLS, 1>;
-    using Chunks = Number<CHUNKS, 2>;
-    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256, V = V_;
+    using Rows = Size<ROWS, 0>;
+    using Cols = Size<COLS, 1>;
+    using Chunks = Size<CHUNKS, 2>;
+    static constexpr int PHASES = CHUNKS == 1 ? 1 : 2, THREADS = 256, V = V_,
+                         LIMIT = min_i(32, 128 / (V * (int)sizeof(T)));
+    static constexpr bool FIXED = Rows::FIXED && Cols::FIXED && Chunks::FIXED;
     static constexpr i64 WORK = CHUNKS == 1 ? 0 : 4ll * CHUNKS * COLS;
     // The number of threads across a strip, for rows of this many vectors: the one that leaves the fewest threads idle
     // in the last strip.
     static constexpr int across(int groups) {
-        const int limit = min_i(32, 128 / (V * (int)sizeof(T)));
-        if (groups <= limit) return groups;
-        int best = limit;
-        for (int x = limit - 1; 2 * x > limit; --x)
+        if (groups <= LIMIT) return groups;
+        int best = LIMIT;
+        for (int x = LIMIT - 1; 2 * x > LIMIT; --x)
             if (ceil_div(groups, x) * x < ceil_div(groups, best) * best) best = x;
+        return best;
+    }
+    // The same for a number that is not known to the compiler, with constant divisors.
+    DEV int across_any(int groups) {
+        int best = LIMIT, least = divide(groups + LIMIT - 1, LIMIT) * LIMIT;
+        if (groups <= LIMIT) return groups;
+        if (least == groups) return LIMIT;
+#pragma unroll
+        for (int x = LIMIT - 1; 2 * x > LIMIT; --x) {
+            const int filled = divide(groups + x - 1, x) * x;
+            if (filled < least) best = x, least = filled;
+        }
         return best;
     }
     static constexpr int strips(int cols) { return ceil_div(cols / V, across(cols / V)); }
@@ -281,14 +294,20 @@ struct BiasGrad {
     static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
     // The number of loads in flight.
     static constexpr int unroll() {
-        if (!Rows::FIXED || !Cols::FIXED || !Chunks::FIXED) return 8;
+        if (!FIXED) return 8;
         return min_i(8, steps(ROWS, CHUNKS, THREADS / across((int)(COLS / V))));
     }
     static constexpr int blocks_of(int cols, int chunks, int phase) {
         return phase == 0 ? strips(cols) * chunks : ceil_div(cols, 8);
     }
     static constexpr int blocks(int phase) { return blocks_of((int)COLS, (int)CHUNKS, phase); }
-    DEV int blocks_for(const Args& a, int phase) { return blocks_of((int)Cols(a), (int)Chunks(a), phase); }
+    DEV int blocks_for(const Args& a, int phase) {
+        const int cols = (int)Cols(a), chunks = (int)Chunks(a);
+        if constexpr (FIXED) return blocks_of(cols, chunks, phase);
+        if (phase != 0) return divide(cols + 7, 8);
+        const int groups = divide(cols, V), tx = across_any(groups);
+        return divide(groups + tx - 1, tx) * chunks;
+    }
     static constexpr int smem(int phase) {
         if (phase != 0) return 4 * 8 * 8;
         const int tx = Cols::FIXED ? across((int)(COLS / V)) : 0;
@@ -301,6 +320,46 @@ struct BiasGrad {
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }
+    // Phase 0 of a general member: the same sums in the same order, with few divisions, and all loads of a round in
+    // flight before the first one is used.
+    DEV void sum_any_rows(const Args& a, int block, float* partial, int rows, int cols, int chunks) {
+        constexpr int FLIGHT = 8;
+        const int groups = divide(cols, V), t = threadIdx.x;
+        const SmallDivisor tx(across_any(groups));
+        const int lanes = quotient(THREADS, tx), width = tx * V, shared_by = divide(lanes, V), lane = quotient(t, tx);
+        int strip = block, chunk = 0, each_rows = rows;
+        if constexpr (CHUNKS != 1) {
+            const int count = divide(groups + tx - 1, tx);
+            chunk = divide(block, count), strip = block - chunk * count, each_rows = divide(rows + chunks - 1, chunks);
+        }
+        const int group = strip * tx + t - lane * tx, end = min((chunk + 1) * each_rows, rows);
+        float sum[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = 0.0f;
+        if (lane < lanes && group < groups) {
+            const T* const dy = a.at<T>(Slots::DY) + (i64)group * V;
+#pragma unroll 1
+            for (int first = chunk * each_rows + lane; first < end; first += FLIGHT * lanes) {
+                Vec<T, V> v[FLIGHT];
+#pragma unroll
+                for (int j = 0; j < FLIGHT; ++j)
+                    if (first + j * lanes < end) v[j] = load<T, V>(dy + (u64)(u32)(first + j * lanes) * (u32)cols);
+#pragma unroll
+                for (int j = 0; j < FLIGHT; ++j) {
+                    if (first + j * lanes >= end) continue;
+#pragma unroll
+                    for (int i = 0; i < V; ++i) sum[i] += to_float(v[j].v[i]);
+                }
+            }
+        }
+        const float* shared_sums = share_lanes(partial, sum, lane, lanes, tx, shared_by);
+        const int col = strip * width + t;
+        if (t < width && col < cols) {
+            const float s = total_of_shares(shared_sums, t, width, shared_by);
+            if constexpr (CHUNKS == 1) finish(a, col, s);
+            else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
+        }
+    }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Rows rows(a);
         const Cols given_cols(a);
@@ -308,7 +367,9 @@ struct BiasGrad {
         const int cols = (int)given_cols, chunks = (int)given_chunks;
         const int t = threadIdx.x;
         float* partial = (float*)smem;
-        if constexpr (PHASE == 0) {
+        if constexpr (PHASE == 0 && !FIXED) {
+            sum_any_rows(a, block, partial, (int)rows, cols, chunks);
+        } else if constexpr (PHASE == 0) {
             const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V;
             const int shared_by = share(tx), count = strips(cols), each_steps = steps(rows, chunks, lanes);
             const i64 each_rows = chunk_rows(rows, chunks);
@@ -687,8 +748,8 @@ template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
 // first. Constants that a general member reads are at the address that is number 2. Moves ROWS * COLS * sizeof(T)
 // bytes.
 template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
-    using Rows = Number<ROWS, 0>;
-    using Cols = Number<COLS, 1>;
+    using Rows = Size<ROWS, 0>;
+    using Cols = Size<COLS, 1>;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
     static constexpr i64 WORK = 0;
     static_assert(!Cols::FIXED || COLS % EACH == 0, "a lane's columns are all there or all missing");
@@ -717,13 +778,30 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) sum.v[i] = 0.0f;
-#pragma unroll(FLIGHT)
-        for (int step = 0; step < steps; ++step) {
-            const int row = warp + step * WARPS;
-            if ((!Rows::FIXED || ROWS % WARPS != 0) && row >= rows) continue;
-            const Vec<T, EACH> more = load<T, EACH>(from + (i64)row * cols);
+        const auto add = [&](const Vec<T, EACH>& more) {
 #pragma unroll
             for (int i = 0; i < EACH; ++i) sum.v[i] += to_float(more.v[i]);
+        };
+        if constexpr (Rows::FIXED) {
+#pragma unroll(FLIGHT)
+            for (int step = 0; step < steps; ++step) {
+                const int row = warp + step * WARPS;
+                if (ROWS % WARPS != 0 && row >= rows) continue;
+                add(load<T, EACH>(from + (i64)row * cols));
+            }
+        } else {
+            // All loads of a round are in flight before the first one is used.
+#pragma unroll 1
+            for (int first = warp; first < rows; first += FLIGHT * WARPS) {
+                Vec<T, EACH> more[FLIGHT];
+#pragma unroll
+                for (int i = 0; i < FLIGHT; ++i)
+                    if (first + i * WARPS < rows)
+                        more[i] = load<T, EACH>(from + (u64)(u32)(first + i * WARPS) * (u32)cols);
+#pragma unroll
+                for (int i = 0; i < FLIGHT; ++i)
+                    if (first + i * WARPS < rows) add(more[i]);
+            }
         }
         partial[threadIdx.x] = sum;
         __syncthreads();

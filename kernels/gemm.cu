@@ -31,10 +31,11 @@ template <> struct IsBf16<bf16> { static constexpr bool YES = true; };
 
 // The extents of a product, and the number of blocks that divide k.
 template <i64 M, i64 N, i64 K, i64 SPLIT> struct Extents {
-    const Number<M, 0> m;
-    const Number<N, 1> n;
-    const Number<K, 2> k;
-    const Number<SPLIT, 3> split;
+    static constexpr bool FIXED = is_fixed(M) && is_fixed(N) && is_fixed(SPLIT);
+    const Size<M, 0> m;
+    const Size<N, 1> n;
+    const Size<K, 2> k;
+    const Size<SPLIT, 3> split;
     __device__ __forceinline__ explicit Extents(const Args& a) : m(a), n(a), k(a), split(a) {}
 };
 
@@ -68,15 +69,19 @@ template <class T, class Out, bool ACC, class Epi, int V> struct Tail {
     // The results, and the values before the activation if these are kept.
     __device__ __forceinline__ Vec<Out, V> results(
         const Args& a, const Vec<float, V>& product, Vec<T, V>& before) const {
+        float v[V], s[V], z[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            v[i] = product.v[i];
+            if constexpr (ACC) v[i] += previous[i];
+            s[i] = Epi::ACT_GRAD != NONE ? saved[i] : 0.0f;
+        }
+        Epi::template apply<float>(a, v, bias, s, z);
         Vec<Out, V> out;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            float v = product.v[i], b = 0.0f, s = 0.0f, z;
-            if constexpr (ACC) v += previous[i];
-            if constexpr (Epi::BIAS) b = bias[i];
-            if constexpr (Epi::ACT_GRAD != NONE) s = saved[i];
-            out.v[i] = narrow<Out>(Epi::apply(a, v, b, s, z));
-            if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z);
+            out.v[i] = narrow<Out>(v[i]);
+            if constexpr (Epi::SAVE_Z) before.v[i] = narrow<T>(z[i]);
         }
         return out;
     }
@@ -311,15 +316,36 @@ struct Tiles {
         return phase == 0 ? ceil_div(m, BM) * ceil_div(n, BN) * (int)split : ceil_div(m * n / V, THREADS);
     }
     static constexpr int blocks(int phase) { return blocks_of(M, N, SPLIT, phase); }
-    DEV int blocks_for(const E e, int phase) { return blocks_of(e.m, e.n, e.split, phase); }
+    DEV int blocks_for(const E e, int phase) {
+        if constexpr (E::FIXED) return blocks(phase);
+        if (phase == 0) return ceil_div(e.m, BM) * ceil_div(e.n, BN) * (int)e.split;
+        return ceil_div((i64)e.m * e.n / V, THREADS);
+    }
 
     // Neighbouring blocks go down eight rows of tiles before the next column, so that concurrent blocks share both
     // factors in L2.
     DEV Place place(const E e, int block) {
+        if constexpr (!E::FIXED) return place_of_any_size(e, block);
         const int down = ceil_div(e.m, BM), across = ceil_div(e.n, BN), high = min_i(8, down);
         const int split = block / (down * across), tile = block % (down * across);
         const int first = tile / (high * across) * high, rows = min(down - first, high), rest = tile % (high * across);
         return Place{(first + rest % rows) * BM, rest / rows * BN, split};
+    }
+
+    // The same with as few divisions as possible, because each takes some twenty instructions.
+    DEV Place place_of_any_size(const E e, int block) {
+        const int down = ceil_div(e.m, BM), across = ceil_div(e.n, BN);
+        int split = 0, first = 0, tile = block;
+        if constexpr (SPLITS) {
+            split = divide(block, down * across);
+            tile -= split * (down * across);
+        }
+        if (down > 8) {
+            first = divide(tile, 8 * across) * 8;
+            tile -= first * across;
+        }
+        const int rows = min(down - first, 8), col = divide(tile, rows);
+        return Place{(first + tile - col * rows) * BM, col * BN, split};
     }
 
     // Whether the thread has an i-th group of elements in this tile, and where.
@@ -459,7 +485,10 @@ template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXAC
         }
         return CHUNKS % THREADS == 0 || row < ROWS;
     }
-    DEV i64 offset(int cols, int row, int col) { return (i64)row * cols + col; }
+    DEV i64 offset(int cols, int row, int col) {
+        if constexpr (is_fixed(LEN)) return (i64)row * cols + col;
+        else return (i64)((u64)(u32)row * (u32)cols + (u32)col);
+    }
     DEV bool inside(int rows, int cols, int row, int col) {
         return (ROWS_EXACT || row < rows) && (COLS_EXACT || col < cols);
     }
@@ -506,16 +535,19 @@ template <i64 STEPS, int STAGES> struct Ring {
         if (!early_ends) fetch();
 #pragma unroll 1
         for (int step = 0; step < AHEAD; ++step) {
-            bool is_there = true;
-            if constexpr (!FIXED) is_there = step < steps;
-            if (!early_a && is_there) fill_a(step, step);
-            if (!early_b && is_there) fill_b(step, step);
+            if constexpr (!FIXED) {
+                if (step >= steps) break;
+            }
+            if (!early_a) fill_a(step, step);
+            if (!early_b) fill_b(step, step);
             copy_commit();
         }
         int full = 0, empty = AHEAD % BUFFERS;
 #pragma unroll 1
         for (int step = 0; step < steps; ++step) {
-            copy_wait<AHEAD - 1>();
+            // If all steps are in flight, there may be fewer pending groups.
+            if (!FIXED && steps < AHEAD) copy_wait<0>();
+            else copy_wait<AHEAD - 1>();
             // The copies of all threads for this step are complete, and no thread still reads the buffer that is filled
             // next.
             if constexpr (WARP) __syncwarp();
@@ -560,14 +592,19 @@ struct GemmSimt {
     static_assert(
         GROUP % 32 == 0 && ACROSS % LX == 0 && (BM / TM) % LY == 0 && BK % 4 == 0, "a group is made of whole warps");
     static constexpr bool FIXED = is_fixed(K) && is_fixed(SPLIT);
-    static constexpr int steps_of(i64 k, i64 split) { return ceil_div(ceil_div(k, BK * KG), split); }
-    static constexpr i64 STEPS = FIXED ? steps_of(K, SPLIT) : ANY;
+    static constexpr i64 STEPS = FIXED ? ceil_div(ceil_div(K, BK * KG), SPLIT) : ANY;
     static constexpr bool K_EXACT = FIXED && STEPS * SPLIT * BK * KG == K, A_ALONG = TRANS != GEMM_TN,
                           B_ALONG = TRANS == GEMM_NT;
     using SlabA = gemm::Slab<float, A_ALONG, BM, BK, M, A_ALONG ? 4 : 0, K_EXACT, VA>;
     using SlabB = gemm::Slab<float, B_ALONG, BN, BK, N, B_ALONG ? 4 : 0, K_EXACT, VB>;
     using Tiles = gemm::Tiles<float, M, N, K, TRANS, ACC, Epi, BM, BN, KG, SPLIT, THREADS, VC>;
     static constexpr int STEP_BYTES = KG * (SlabA::BYTES + SlabB::BYTES);
+    // Slabs of a block along k.
+    DEV int steps_for(const typename Tiles::E e) {
+        if constexpr (FIXED) return (int)STEPS;
+        const int slabs = ceil_div(e.k, BK * KG), split = (int)e.split;
+        return SPLIT == 1 ? slabs : divide(slabs + split - 1, split);
+    }
     static constexpr int STAGES = max_i(2, min_i(GROUP == 32 ? 8 : 4, gemm::RING_LIMIT / STEP_BYTES));
     using Ring = gemm::Ring<STEPS, STAGES>;
     static constexpr int SMEM = max_i(Ring::BUFFERS * STEP_BYTES, Tiles::STAGING);
@@ -616,7 +653,7 @@ struct GemmSimt {
         } else {
             const typename Tiles::E extents(a);
             const int m = (int)extents.m, n = (int)extents.n, depth = (int)extents.k,
-                      steps = steps_of(extents.k, extents.split);
+                      steps = steps_for(extents);
             const gemm::Place place = Tiles::place(extents, block);
             typename Tiles::Held held;
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;
@@ -698,8 +735,7 @@ struct GemmMma {
     static_assert(
         BM % (16 * WM) == 0 && BN % (16 * WN) == 0 && BK % KS == 0, "a warp's tile is made of whole instructions");
     static constexpr bool FIXED = is_fixed(K) && is_fixed(SPLIT);
-    static constexpr int steps_of(i64 k, i64 split) { return ceil_div(ceil_div(k, BK * WK), split); }
-    static constexpr i64 STEPS = FIXED ? steps_of(K, SPLIT) : ANY;
+    static constexpr i64 STEPS = FIXED ? ceil_div(ceil_div(K, BK * WK), SPLIT) : ANY;
     static constexpr bool K_EXACT = FIXED && STEPS * SPLIT * BK * WK == K, A_ALONG = TRANS != GEMM_TN,
                           B_ALONG = TRANS == GEMM_NT;
     // Rows that ldmatrix reads need an odd number of 16-byte units; floats that lie across k are read one by one, four
@@ -709,6 +745,12 @@ struct GemmMma {
     using SlabB = gemm::Slab<T, B_ALONG, BN, BK, N, PAD<B_ALONG>, K_EXACT, VB>;
     using Tiles = gemm::Tiles<T, M, N, K, TRANS, ACC, Epi, BM, BN, WK, SPLIT, THREADS, VC>;
     static constexpr int STEP_BYTES = WK * (SlabA::BYTES + SlabB::BYTES);
+    // Slabs of a block along k.
+    DEV int steps_for(const typename Tiles::E e) {
+        if constexpr (FIXED) return (int)STEPS;
+        const int slabs = ceil_div(e.k, BK * WK), split = (int)e.split;
+        return SPLIT == 1 ? slabs : divide(slabs + split - 1, split);
+    }
     static constexpr int STAGES = max_i(2, min_i(8, gemm::RING_LIMIT / STEP_BYTES));
     using Ring = gemm::Ring<STEPS, STAGES>;
     static constexpr int SMEM = max_i(Ring::BUFFERS * STEP_BYTES, Tiles::STAGING);
@@ -771,7 +813,7 @@ struct GemmMma {
         } else {
             const typename Tiles::E extents(a);
             const int m = (int)extents.m, n = (int)extents.n, depth = (int)extents.k,
-                      steps = steps_of(extents.k, extents.split);
+                      steps = steps_for(extents);
             const gemm::Place place = Tiles::place(extents, block);
             typename Tiles::Held held;
             const int group = threadIdx.x / GROUP, thread = threadIdx.x % GROUP, lane = thread % 32, warp = thread / 32;

@@ -39,13 +39,16 @@ template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTar
     OWN explicit LossTarget(const Args& a) : given(a), real(a) {}
     OWN int classes() const { return (int)given; }
     OWN double smoothing() const { return real.value(); }
-    OWN float keep() const { return (float)(1.0 - smoothing()); }
-    OWN float share() const { return (float)(smoothing() / classes()); }
+    // Without smoothing a general member needs no arithmetic in double, which takes longer than the rest of a row.
+    OWN bool is_plain() const { return SMOOTHING == (u64)ANY && __double_as_longlong(smoothing()) == 0; }
+    OWN float keep() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing()); }
+    OWN float share() const { return is_plain() ? 0.0f : (float)(smoothing() / classes()); }
+    OWN float whole() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing() + smoothing() / classes()); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
     // The target probability of class `col`.
     OWN float of(int label, int col) const {
         const float other = names_class(label) ? share() : loss_nan();
-        return col == label ? (float)(1.0 - smoothing() + smoothing() / classes()) : other;
+        return col == label ? whole() : other;
     }
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
     // largest score.
@@ -586,7 +589,11 @@ struct DenseCe {
                 for (int c = 0; c < CLASSES; ++c)
                     if (is_fixed(COUNT) || c < classes) dx = fmaf(grads[c], w[e][c], dx);
                 if constexpr (KEPT != 0x3f800000u) dx *= __uint_as_float(kept);
-                if constexpr (ACT_GRAD != NONE) dx *= act.template grad<T>(saved[r][e]);
+                if constexpr (ACT_GRAD != NONE) {
+                    float slope[] = {saved[r][e]};
+                    act.template grad<T>(slope);
+                    dx *= slope[0];
+                }
                 a.at<T>(Slots::DX)[(i64)row * features + feature(e)] = narrow<T>(dx);
             }
             // One warp does the rest.

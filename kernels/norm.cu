@@ -393,8 +393,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
 #pragma unroll
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
-#pragma unroll
-                for (int i = 0; i < V; ++i) d[r][i] = act.template of<T>(d[r][i]);
+                act.template of<T>(d[r]);
                 norms::put<T, V>(y + (size_t)row * cols, d[r]);
             }
         }
@@ -542,8 +541,7 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
 #pragma unroll
                 for (int i = 0; i < V; ++i) v[i] += more[i];
             }
-#pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = act.template of<T>(v[i]);
+            act.template of<T>(v);
             if (t.valid) norms::put<T, V>(y - (size_t)j * cols, v);
         });
     }
@@ -583,7 +581,8 @@ struct BatchNormEval {
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = act.template of<T>((v[i] - mean[i]) * scale[i] + beta[i]);
+            for (int i = 0; i < V; ++i) v[i] = (v[i] - mean[i]) * scale[i] + beta[i];
+            act.template of<T>(v);
             if (t.valid) norms::put<T, V>(y + (size_t)j * cols, v);
         });
     }
@@ -615,8 +614,9 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
             float s[V];
             saved.widen(s);
             const Function<ACT_GRAD, 3> act(a);
+            act.template grad<T>(s);
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[i] = product(g[i], act.template grad<T>(s[i]));
+            for (int i = 0; i < V; ++i) g[i] = product(g[i], s[i]);
         }
     }
 };

@@ -629,6 +629,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
                          FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 24) : 8,
                          SPREAD = power_above(FLIGHT),
                          MOST_LANES = is_fixed(UNITS) ? min_i(Segments::COUNT, 32) : 32;
+    static constexpr bool BEGINS = !is_fixed(UNITS);
     static constexpr i64 WORK = 0;
     static_assert(WARPS > 1, "one warp adds up the segments, the others write them");
     static constexpr int blocks(int) { return 1; }
@@ -684,6 +685,8 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
         const u32* const rows = table.rows();
         u32 first = 0, count = 0;
         if (warp < segments) first = rows[warp * 2], count = rows[warp * 2 + 1];
+        // The table of a general member is read before the preceding launch is done: no launch writes it.
+        if constexpr (BEGINS) begin(a);
         const float2* const parts = a.at<float2>(Slots::PARTS);
 #pragma unroll 1
         for (int base = 0; base < each; base += FLIGHT) {
@@ -728,6 +731,7 @@ template <class Metrics, int RING, int MAX, int NORM> struct ClosingMetrics {
     using Slots = slots::step_metrics;
     enum : int { COUNTER = Slots::GRAD_NORM + 1, RECORDS };
     static constexpr int PHASES = 1, THREADS = Metrics::THREADS;
+    static constexpr bool BEGINS = Begins<Metrics>::VALUE;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     static constexpr int smem(int phase) { return Metrics::smem(phase); }

@@ -58,6 +58,15 @@ template <int INDEX> struct Number<ANY, INDEX> {
 };
 template <int INDEX> struct Number<LARGE, INDEX> : Number<ANY, INDEX> { using Number<ANY, INDEX>::Number; };
 
+// A number that is less than 2^31: arithmetic on 32 bits takes a third of the instructions.
+template <i64 N, int INDEX> struct Size : Number<N, INDEX> { using Number<N, INDEX>::Number; };
+template <int INDEX> struct Size<ANY, INDEX> {
+    static constexpr bool FIXED = false;
+    int value;
+    __device__ __forceinline__ explicit Size(const Args& a) : value((int)(i64)a.p[18 - INDEX]) {}
+    __device__ __forceinline__ operator int() const { return value; }
+};
+
 // Flags in the last pointer of an operation. EARLY_A, EARLY_B and EARLY_ENDS: this factor, or the data that the
 // epilogue reads, may be loaded before the preceding launch is done, because that launch does not write it. OVERLAPPED:
 // the next launch may start before this one ends.
@@ -93,6 +102,39 @@ template <class Op> struct MinBlocks<Op, decltype((void)Op::MIN_BLOCKS)> {
 };
 
 __host__ __device__ constexpr int ceil_div(long long a, long long b) { return (int)((a + b - 1) / b); }
+// The same for sizes, whose sum with `b` is less than 2^32.
+template <i64 N, int INDEX> DEV int ceil_div(const Size<N, INDEX>& a, int b) {
+    if constexpr (Size<N, INDEX>::FIXED) return ceil_div((long long)N, (long long)b);
+    else return (int)(((u32)a.value + (u32)b - 1u) / (u32)b);
+}
+// `a / b` of two numbers that are not negative, which takes fewer instructions than a division with signs.
+DEV int divide(int a, int b) { return (int)((u32)a / (u32)b); }
+// A divisor of at most 256 for numbers of at most 256, by which a division is one multiplication.
+struct SmallDivisor {
+    int by;
+    u32 inverse;
+    __device__ __forceinline__ explicit SmallDivisor(int by) : by(by), inverse((65535u + by) / (u32)by) {}
+    __device__ __forceinline__ operator int() const { return by; }
+};
+// A divisor that is used more than once, for numbers below 2^31: a division is a multiplication and one correction.
+struct Divisor {
+    u32 by, inverse;
+    __device__ __forceinline__ explicit Divisor(int by) : by((u32)by), inverse(0xffffffffu / (u32)by) {}
+};
+DEV u32 quotient(u32 a, const Divisor& by) {
+    const u32 low = __umulhi(a, by.inverse);
+    return low + (a - low * by.by >= by.by);
+}
+// The same if the compiler knows the divisor.
+struct KnownDivisor {
+    u32 by;
+    __device__ __forceinline__ constexpr explicit KnownDivisor(int by) : by((u32)by) {}
+};
+DEV u32 quotient(u32 a, const KnownDivisor& by) { return a / by.by; }
+template <bool KNOWN> struct DivisorOf { typedef KnownDivisor Type; };
+template <> struct DivisorOf<false> { typedef Divisor Type; };
+DEV int quotient(int a, int by) { return a / by; }
+DEV int quotient(int a, const SmallDivisor& by) { return (int)((u32)a * by.inverse >> 16); }
 __host__ __device__ constexpr int min_i(int a, int b) { return a < b ? a : b; }
 __host__ __device__ constexpr int max_i(int a, int b) { return a > b ? a : b; }
 __host__ __device__ constexpr int power_above(int n) { return n <= 1 ? 1 : 2 * power_above((n + 1) / 2); }
@@ -395,38 +437,65 @@ template <int F, class T = float> DEV float activate_grad(float s) {
     return 1.0f;
 }
 
-// The curved functions and their derivatives for kernels that read which one they apply. They are not inlined, because
-// each would be repeated for every element of a thread.
-template <bool IS_GRAD, int F, class T> DEV float activate_or_grad(float x) {
-    return IS_GRAD ? activate_grad<F, T>(x) : activate<F, T>(x);
+// The curved functions and their derivatives of V values at once, for kernels that read which one they apply. They are
+// not inlined, because each would be repeated for every element of a thread.
+template <bool IS_GRAD, int F, class T, int V> DEV Vec<float, V> curve_of_each(const Vec<float, V>& x) {
+    Vec<float, V> y;
+#pragma unroll
+    for (int i = 0; i < V; ++i) y.v[i] = IS_GRAD ? activate_grad<F, T>(x.v[i]) : activate<F, T>(x.v[i]);
+    return y;
 }
-template <bool IS_GRAD, class T> static __device__ __noinline__ float activate_curve(int f, float x) {
+template <bool IS_GRAD, class T, int V>
+static __device__ __noinline__ Vec<float, V> curve_of_each(int f, Vec<float, V> x) {
     switch (f) {
-        case GELU: return activate_or_grad<IS_GRAD, GELU, T>(x);
-        case SILU: return activate_or_grad<IS_GRAD, SILU, T>(x);
-        case SIGMOID: return activate_or_grad<IS_GRAD, SIGMOID, T>(x);
-        default: return activate_or_grad<IS_GRAD, TANH, T>(x);
+        case GELU: return curve_of_each<IS_GRAD, GELU, T>(x);
+        case SILU: return curve_of_each<IS_GRAD, SILU, T>(x);
+        case SIGMOID: return curve_of_each<IS_GRAD, SIGMOID, T>(x);
+        default: return curve_of_each<IS_GRAD, TANH, T>(x);
     }
 }
 
-// An activation and its derivative: the constant F, or ANY: read from eight bits of number INDEX, from bit SHIFT.
+// An activation and its derivative: the constant F, or ANY: read from eight bits of number INDEX, from bit SHIFT. They
+// replace their V arguments.
 template <int F, int INDEX, int SHIFT = 0> struct Function {
     __device__ __forceinline__ constexpr explicit Function(const Args&) {}
-    template <class T = float> __device__ __forceinline__ float of(float x) const { return activate<F, T>(x); }
-    template <class T = float> __device__ __forceinline__ float grad(float s) const { return activate_grad<F, T>(s); }
+    template <class T, int V> __device__ __forceinline__ void of(float (&x)[V]) const {
+#pragma unroll
+        for (int i = 0; i < V; ++i) x[i] = activate<F, T>(x[i]);
+    }
+    template <class T, int V> __device__ __forceinline__ void grad(float (&s)[V]) const {
+#pragma unroll
+        for (int i = 0; i < V; ++i) s[i] = activate_grad<F, T>(s[i]);
+    }
 };
 template <int INDEX, int SHIFT> struct Function<(int)ANY, INDEX, SHIFT> {
     int f;
     __device__ __forceinline__ explicit Function(const Args& a) : f((int)(Number<ANY, INDEX>(a) >> SHIFT & 0xff)) {}
-    template <class T = float> __device__ __forceinline__ float of(float x) const {
-        if (f >= GELU) return activate_curve<false, T>(f, x);
+    template <class T, int V> __device__ __forceinline__ void of(float (&x)[V]) const {
+        if (f >= GELU) return replace<false, T>(x);
         const float slope = f == LEAKY_RELU ? 0.01f : 1.0f;
-        return x <= 0.0f ? f == RELU ? 0.0f : slope * x : x;
+#pragma unroll
+        for (int i = 0; i < V; ++i) x[i] = x[i] <= 0.0f ? f == RELU ? 0.0f : slope * x[i] : x[i];
     }
-    template <class T = float> __device__ __forceinline__ float grad(float s) const {
-        if (f >= GELU) return activate_curve<true, T>(f, s);
+    template <class T, int V> __device__ __forceinline__ void grad(float (&s)[V]) const {
+        if (f >= GELU) return replace<true, T>(s);
         const float slope = f == RELU ? 0.0f : f == LEAKY_RELU ? 0.01f : 1.0f;
-        return s <= 0.0f ? slope : 1.0f;
+#pragma unroll
+        for (int i = 0; i < V; ++i) s[i] = s[i] <= 0.0f ? slope : 1.0f;
+    }
+
+  private:
+    template <bool IS_GRAD, class T, int V> __device__ __forceinline__ void replace(float (&x)[V]) const {
+        constexpr int N = min_i(V, 4);
+#pragma unroll
+        for (int first = 0; first < V; first += N) {
+            Vec<float, N> part;
+#pragma unroll
+            for (int i = 0; i < N; ++i) part.v[i] = x[first + i];
+            part = curve_of_each<IS_GRAD, T>(f, part);
+#pragma unroll
+            for (int i = 0; i < N; ++i) x[first + i] = part.v[i];
+        }
     }
 };
 
@@ -436,14 +505,21 @@ template <int INDEX, int SHIFT> struct Function<(int)ANY, INDEX, SHIFT> {
 template <bool BIAS_, int ACT_, bool SAVE_Z_, int ACT_GRAD_, int AT = 4> struct Epilogue {
     static constexpr bool BIAS = BIAS_, SAVE_Z = SAVE_Z_;
     static constexpr int ACT = ACT_, ACT_GRAD = ACT_GRAD_;
-    // `v` is the product (with the previous value already added); `saved` is used only if ACT_GRAD is set. Returns the
-    // value before the activation in `z`.
-    DEV float apply(const Args& a, float v, float bias, float saved, float& z) {
-        if constexpr (BIAS) v += bias;
-        z = v;
-        if constexpr (ACT != NONE) v = Function<ACT, AT, 48>(a).of(v);
-        if constexpr (ACT_GRAD != NONE) v *= Function<ACT_GRAD, AT, 56>(a).grad(saved);
-        return v;
+    // `v` are products (with the previous values already added), which become the results; `saved` are used only if
+    // ACT_GRAD is set, and lost. `z` become the values before the activation.
+    template <class T, int V>
+    DEV void apply(const Args& a, float (&v)[V], const float (&bias)[V], float (&saved)[V], float (&z)[V]) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            if constexpr (BIAS) v[i] += bias[i];
+            z[i] = v[i];
+        }
+        if constexpr (ACT != NONE) Function<ACT, AT, 48>(a).template of<T>(v);
+        if constexpr (ACT_GRAD != NONE) {
+            Function<ACT_GRAD, AT, 56>(a).template grad<T>(saved);
+#pragma unroll
+            for (int i = 0; i < V; ++i) v[i] *= saved[i];
+        }
     }
 };
 
@@ -528,19 +604,20 @@ template <class R, int THREADS> DEV float block_reduce(float v, float* scratch) 
 // The sums of V columns for each of `tx` neighbouring threads, where each of `lanes` rows of threads has a partial sum:
 // these are written to `partial`, and `shared_by` threads of each column add up every shared_by-th lane, in rising
 // order. Returns these partial results, [shared_by, tx * V] floats after the lanes, for `total_of_shares`.
-template <int V>
-DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, int lanes, int tx, int shared_by) {
-    const int t = threadIdx.x, width = tx * V;
+template <int V, class Across>
+DEV const float* share_lanes(float* partial, const float (&sum)[V], int lane, int lanes, Across tx, int shared_by) {
+    const int t = threadIdx.x, width = (int)tx * V;
     if (lane < lanes) {
 #pragma unroll
-        for (int i = 0; i < V; ++i) partial[lane * width + t % tx * V + i] = sum[i];
+        for (int i = 0; i < V; ++i) partial[lane * width + (t - quotient(t, tx) * tx) * V + i] = sum[i];
     }
     __syncthreads();
     float* shares = partial + lanes * width;
     if (t < shared_by * width) {
+        const int first = quotient(t, tx) / V, column = t - first * width;
         float s = 0.0f;
 #pragma unroll 8
-        for (int i = t / width; i < lanes; i += shared_by) s += partial[i * width + t % width];
+        for (int i = first; i < lanes; i += shared_by) s += partial[i * width + column];
         shares[t] = s;
     }
     __syncthreads();

@@ -505,7 +505,7 @@ DEV u32 counted_in(const u32* counter) {
     return count;
 }
 
-// The tiles of a grid: GROUPS groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
+// The tiles of a grid: groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
 // Blocks of a group synchronise through counters in the work memory, which a preceding launch sets to zero, so that a
 // failed step cannot leave wrong counts. MMA: factors are rounded to TF32 and multiplied by matrix instructions; this
 // does not change 16-bit values. A general member reads how many units a block has, at most UB. It has memory for ROOM
@@ -515,6 +515,7 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
     static constexpr bool MMA = MMA_;
     static constexpr int UB = UB_, TILES = TILES_, G = S::G, THREADS = 512, WARPS = THREADS / 32, STATES = ROOM;
     static constexpr bool IS_GENERAL = S::UNITS == (int)ANY;
+    using By = typename DivisorOf<!IS_GENERAL>::Type;
     // The most gate values of a block: a multiple of the size of a matrix instruction.
     static constexpr int COLS = ceil_div(G * UB, 8) * 8;
     static constexpr int EACH = ceil_div(16 * UB, THREADS), TURNS = EACH * TILES;
@@ -557,17 +558,23 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
     }
     // The sample, the unit and its index in the block for iteration i of a thread's tile; false if there is none.
     struct Place { int row, own, sample, unit; };
-    DEV bool place(const S& s, int own, int group, int share, int turn, Place& p) {
-        const int at = threadIdx.x + turn % EACH * THREADS;
-        p.row = at / own, p.own = at % own;
-        p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * own + p.own;
-        return at < 16 * own && p.sample < s.batch && p.unit < s.units;
+    DEV bool place(const S& s, const By& own, int group, int share, int turn, Place& p) {
+        const int at = threadIdx.x + turn % EACH * THREADS, units = (int)own.by;
+        p.row = (int)quotient((u32)at, own), p.own = at - p.row * units;
+        p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * units + p.own;
+        return at < 16 * units && p.sample < s.batch && p.unit < s.units;
     }
-    // Row k, column c of a block's part of the weight.
-    DEV float weight(const Args& a, const S& s, int own, int slot, int share, int k, int c) {
-        const int unit = share * own + c % own;
-        const bool valid = k < s.units && c < G * own && unit < s.units;
-        return valid ? factor(a.at<float>(slot)[(i64)k * s.wide() + c / own * s.units + unit]) : 0.0f;
+    // Copies a block's part of the weight, which has so many rows of so many columns, to rows with this pitch.
+    template <int PITCH>
+    DEV void copy_weight(
+        const Args& a, const S& s, const By& own, int slot, int share, int rows, const By& columns, float* to) {
+        for (int i = threadIdx.x; i < rows * (int)columns.by; i += THREADS) {
+            const int k = (int)quotient((u32)i, columns), c = i - k * (int)columns.by;
+            const int gate = (int)quotient((u32)c, own), unit = (share - gate) * (int)own.by + c;
+            const bool valid = k < s.units && gate < G && unit < s.units;
+            to[k * PITCH + c] =
+                valid ? factor(a.at<float>(slot)[(i64)k * s.wide() + gate * s.units + unit]) : 0.0f;
+        }
     }
     // c[16x8] += a[16xN] b[Nx8] over a range of N, a multiple of 8. Rows of a have a stride of PITCH_A; row k of column
     // n of b is at n * PITCH_B + k if ALONG, otherwise at k * PITCH_B + n.
@@ -641,11 +648,9 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
         return phase == 0 ? 0 : 4 * (B::STATES * PITCH + 16 * STATE_PITCH + 16 * SUMS);
     }
     // A tile of states at a step.
-    DEV void fetch(const Args& a, int first, int step, float* states) {
-        const S s(a);
-        const int vectors = s.units / V;
-        for (int i = threadIdx.x; i < 16 * vectors; i += THREADS) {
-            const int row = i / vectors, k = i % vectors * V;
+    DEV void fetch(const Args& a, const S& s, const typename B::By& vectors, int first, int step, float* states) {
+        for (int i = threadIdx.x; i < 16 * (int)vectors.by; i += THREADS) {
+            const int row = (int)quotient((u32)i, vectors), k = (i - row * (int)vectors.by) * V;
             Vec<T, V> found{};
             if (first + row < s.batch)
                 found = load<T, V>(a.at<T>(Fwd::BEFORE) + s.row(first + row, step) * s.units + k);
@@ -660,18 +665,20 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             }
         }
     }
-    DEV void products(const Args& a, const S& s, const float* weight, const float* states, float* sums) {
-        const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
-        const int across = B::columns(own) / 8, ranges = parts(units, own), steps = B::states(units) / 8;
+    // The product of a tile of states, which are so many multiples of eight, in `ranges`; `across` are the multiples of
+    // eight gate values.
+    DEV void products(const typename B::By& across, const typename B::By& ranges, int steps, int pitch,
+        const float* weight, const float* states, float* sums) {
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
-        for (int item = warp; item < across * ranges; item += B::WARPS) {
-            const int col = item % across * 8, part = item / across;
+        for (int item = warp; item < (int)(across.by * ranges.by); item += B::WARPS) {
+            const int part = (int)quotient((u32)item, across), col = (item - part * (int)across.by) * 8;
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            const int from = steps * part / ranges * 8, past = steps * (part + 1) / ranges * 8;
+            const int from = (int)quotient((u32)(steps * part), ranges) * 8,
+                      past = (int)quotient((u32)(steps * (part + 1)), ranges) * 8;
             B::template multiply<STATE_PITCH, PITCH, false>(c, from, past, states, weight + col);
-            float* to = sums + (part * 16 + line) * sum_pitch(own) + col + 2 * at;
+            float* to = sums + (part * 16 + line) * pitch + col + 2 * at;
             to[0] = c[0], to[1] = c[1];
-            to[8 * sum_pitch(own)] = c[2], to[8 * sum_pitch(own) + 1] = c[3];
+            to[8 * pitch] = c[2], to[8 * pitch + 1] = c[3];
         }
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -682,11 +689,12 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             // Constant expressions where the kernel is compiled for its sizes, so that the bounds of loops are known.
             const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
             const int shares = ceil_div(units, own), group = block / shares, share = block % shares;
-            const int columns = B::columns(own);
+            const typename B::By by_own(own), columns(B::columns(own)), across(B::columns(own) / 8),
+                ranges(parts(units, own)), vectors(units / V);
+            const int pitch = sum_pitch(own);
             float *weight = (float*)smem, *states = weight + B::STATES * PITCH, *sums = states + 16 * STATE_PITCH;
-            for (int i = threadIdx.x; i < B::states(units) * columns; i += THREADS)
-                weight[i / columns * PITCH + i % columns] =
-                    B::weight(a, s, own, Fwd::WEIGHT, share, i / columns, i % columns);
+            B::template copy_weight<PITCH>(
+                a, s, by_own, Fwd::WEIGHT, share, B::states(units), columns, weight);
             for (int i = threadIdx.x; i < 16 * STATE_PITCH; i += THREADS) states[i] = 0.0f;
             Carried carried[B::TURNS];
             u32* counter = B::counter(a, Fwd::WORK, group);
@@ -696,7 +704,7 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
 #pragma unroll
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
-                    if (!B::place(s, own, group, share, i, p)) continue;
+                    if (!B::place(s, by_own, group, share, i, p)) continue;
                     s.load_input(a, p.sample, step, p.unit, x[i]);
                     s.load_bias(a, p.unit, bias[i]);
                     if (step == 0) carried[i] = Carried{0.0f, 0.0f};
@@ -705,23 +713,23 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
 #pragma unroll
                 for (int tile = 0; tile < TILES; ++tile) {
                     if (step > 0) {
-                        fetch(a, (group * TILES + tile) * 16, step, states);
+                        fetch(a, s, vectors, (group * TILES + tile) * 16, step, states);
                         __syncthreads();
-                        products(a, s, weight, states, sums);
+                        products(across, ranges, B::states(units) / 8, pitch, weight, states, sums);
                         __syncthreads();
                     }
 #pragma unroll
                     for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
                         typename B::Place p;
-                        if (!B::place(s, own, group, share, i, p)) continue;
+                        if (!B::place(s, by_own, group, share, i, p)) continue;
                         float product[G];
 #pragma unroll
                         for (int g = 0; g < G; ++g) {
                             product[g] = 0.0f;
 #pragma unroll
                             for (int part = 0; part < PARTS && step > 0; ++part)
-                                if (part < parts(units, own))
-                                    product[g] += sums[(part * 16 + p.row) * sum_pitch(own) + g * own + p.own];
+                                if (part < (int)ranges.by)
+                                    product[g] += sums[(part * 16 + p.row) * pitch + g * own + p.own];
                         }
                         s.advance(a, p.sample, step, p.unit, x[i], bias[i], product, carried[i]);
                     }
@@ -773,10 +781,10 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             const int units = B::IS_GENERAL ? s.units : S::UNITS, own = B::IS_GENERAL ? B::own_units(a) : UB;
             const int shares = ceil_div(units, own), group = block / shares, share = block % shares;
             const int columns = B::columns(own);
+            const typename B::By by_own(own);
             float *weight = (float*)smem, *values = weight + B::STATES * PITCH;
-            for (int i = threadIdx.x; i < B::states(units) * columns; i += THREADS)
-                weight[i / columns * PITCH + i % columns] =
-                    B::weight(a, s, own, Bwd::WEIGHT, share, i / columns, i % columns);
+            B::template copy_weight<PITCH>(
+                a, s, by_own, Bwd::WEIGHT, share, B::states(units), typename B::By(columns), weight);
             for (int i = threadIdx.x; i < 16 * PITCH; i += THREADS) values[i] = 0.0f;
             __syncthreads();
             Carried carried[B::TURNS];
@@ -788,7 +796,7 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
                 for (int i = 0; i < B::TURNS; ++i) {
                     typename B::Place p;
                     if (is_first) carried[i] = Carried{0.0f, 0.0f};
-                    if (B::place(s, own, group, share, i, p)) saved[i] = s.load_saved(a, p.sample, step, p.unit);
+                    if (B::place(s, by_own, group, share, i, p)) saved[i] = s.load_saved(a, p.sample, step, p.unit);
                 }
                 if (!is_first) B::wait(counter, (s.len - 1 - step) * shares);
 #pragma unroll
@@ -796,7 +804,7 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
 #pragma unroll
                     for (int i = tile * B::EACH; i < (tile + 1) * B::EACH; ++i) {
                         typename B::Place p;
-                        if (!B::place(s, own, group, share, i, p)) continue;
+                        if (!B::place(s, by_own, group, share, i, p)) continue;
                         if (!is_first) {
                             const float* from = sent(a, s, shares, step + 1, group, 0) +
                                 (tile * 16 + p.row) * B::states(units) + p.unit;

@@ -102,8 +102,8 @@ pub struct TrainArgs {
     /// End the run before a step that would run op by op because it has no recording
     #[arg(long)]
     pub strict: bool,
-    /// If steps differ, the limit of the memory of recordings and of the arena that they share; above it, the least
-    /// recently used ones are dropped. Without it, 256 MiB in addition to the whole training step
+    /// If steps differ, the limit of the memory of recordings, with the transient memory that they share; above it, the
+    /// least recently used ones are dropped. Without it, 256 MiB in addition to the whole training step
     #[arg(long, value_name = "MIB", allow_negative_numbers = true, value_parser = numbers::mebibytes)]
     pub recordings_mib: Option<f64>,
     /// Steps to train, instead of the preset's
@@ -146,8 +146,8 @@ pub struct TrainArgs {
     /// Evaluate on the held-out part every N steps; the log has the result in the line of that step
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::positive)]
     pub eval_every: Option<u64>,
-    /// Samples to hold out, instead of the preset's: a share below 1, or a count
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = numbers::held_out)]
+    /// Samples to hold out, instead of the preset's: a fraction below 1, or a count
+    #[arg(long, value_name = "FRACTION", allow_negative_numbers = true, value_parser = numbers::held_out)]
     pub held_out: Option<f64>,
     /// Which samples to hold out, instead of the preset's
     #[arg(long, value_enum)]
@@ -193,11 +193,12 @@ pub struct PlanArgs {
     /// Plan the evaluation instead of the training step
     #[arg(long)]
     pub eval: bool,
-    /// For layers that choose: the path to plan, given by its choices ("L1=0 L4=2"), by the number of a step, or as
-    /// "evaluation", the usual path
+    /// For layers that choose: the path to plan, given by its choices ("L1=0 L4=2"; L1 is layer 1, as plan prints it),
+    /// by the number of a step, or as "evaluation", the path of evaluations (the default)
     #[arg(long, value_name = "PATH")]
     pub path: Option<String>,
-    /// Print how the steps of --path and of this other path differ, instead of a stage
+    /// Print how the steps of --path (without it, of the path of evaluations) and of this other path differ, instead of
+    /// a stage
     #[arg(long, value_name = "PATH", conflicts_with_all = ["stage", "pass", "svg", "dot"])]
     pub against: Option<String>,
     /// Place buffers with this planner alone
@@ -304,8 +305,8 @@ pub struct PredictArgs {
     /// known
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = numbers::seed)]
     pub seed: Option<u64>,
-    /// Samples to hold out: a share below 1, or a count; without it, those of the weights' run
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true, value_parser = numbers::held_out)]
+    /// Samples to hold out: a fraction below 1, or a count; without it, those of the weights' run
+    #[arg(long, value_name = "FRACTION", allow_negative_numbers = true, value_parser = numbers::held_out)]
     pub held_out: Option<f64>,
     /// Which samples to hold out; without it, those of the weights' run
     #[arg(long, value_enum)]
@@ -478,7 +479,7 @@ pub enum Stage {
     Bindings,
     /// How the buffers were placed
     Arena,
-    /// The table of buffers per layer, and frozen and live constants
+    /// The table of buffers per layer, the constants baked into the recording, and the scalars read at every replay
     Capture,
     /// All of them
     All,

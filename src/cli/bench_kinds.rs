@@ -41,21 +41,22 @@ impl Kinds {
             &self.times;
         let counts = &self.recordings.counts;
         let mut out = format!(
-            "  {} of steps: {} a step in turn, {} each alone, {} op by op{}; a recording is found in {find_ns:.0} ns\n",
+            "  {} of steps, time of a step: alternating {}, alone {}, op by op {}{}; finding a recording takes \
+             {find_ns:.0} ns\n",
             output::counted(kinds.len() as u64, "kind"),
             output::micros(*cycle_us),
             output::micros(*alone_us),
             output::micros(*eager_us),
-            miss_us.map_or_else(String::new, |us| format!(", {} where it must be planned first", output::micros(us))),
+            miss_us.map_or_else(String::new, |us| format!(", planned first {}", output::micros(us))),
         );
         out.push_str(&format!(
-            "  {} take {}, including the arena that they share; making all of them took {}\n",
+            "  {} take {}, including the transient memory that they share; making all of them took {}\n",
             output::counted(counts.recordings as u64, "recording"),
             Bytes(counts.bytes),
             output::micros(counts.capture_us as f64)
         ));
         if let Some([turn, alone]) = queued_us.map(|both| both.map(output::micros)) {
-            out.push_str(&format!("  queued: {turn} a step with alternating kinds, {alone} with each kind alone\n"));
+            out.push_str(&format!("  queued without waiting for each step: alternating {turn}, alone {alone}\n"));
         }
         out.push_str(&format!(
             "  {} a step of the first kind, alternating between two equal recordings of it\n",
@@ -69,8 +70,8 @@ impl Kinds {
                 [kind.miss_us, kind.record_us].map(|us| us.map_or_else(|| "-".to_owned(), output::micros));
             let [alone, turn, eager] = [kind.alone_us, kind.in_turn_us, kind.eager_us].map(output::micros);
             out.push_str(&format!(
-                "    in turn {turn:>9}, alone {alone:>9}, op by op {eager:>9}, miss {miss:>9}, record {record:>9}, \
-                 {} frozen and {} live constants  {}\n",
+                "    alternating {turn:>9}, alone {alone:>9}, op by op {eager:>9}, planned first {miss:>9}, \
+                 record {record:>9}, {} constants baked in, {} scalars read at every replay  {}\n",
                 kind.frozen_constants, kind.live_constants, kind.key
             ));
         }

@@ -28,7 +28,10 @@ impl Limits {
                 Ok(Self::Gpu(GpuCeilings::measure(&gpu, precision.into())?))
             }
             (Some(facts), None) => Ok(Self::Cpu(Ceilings::measure(facts.isa, &mut Pool::new(threads)?))),
-            (None, None) => Err(anyhow::anyhow!("{} cannot be measured", target.name)),
+            (None, None) => Err(anyhow::anyhow!(
+                "{} cannot be measured: it is neither a CPU nor a GPU of this machine; choose --device cpu or cuda",
+                target.name
+            )),
         }
     }
 

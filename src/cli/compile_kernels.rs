@@ -46,7 +46,7 @@ pub fn run(precision: Precision) -> anyhow::Result<()> {
     let count = compile_common(&machine, precision, threads, || true, report);
     bar.iter().for_each(ProgressBar::finish_and_clear);
     let (name, seconds) = (precision.name(), started.elapsed().as_secs_f64());
-    let compiled = counted(count as u64, "kernel");
-    output::note(&format!("networks in {name}: {compiled} compiled in {seconds:.1} s"));
+    let kernels = counted(count as u64, "kernel");
+    output::note(&format!("compiled {kernels} for {name} networks in {seconds:.1} s"));
     Ok(())
 }

@@ -80,8 +80,11 @@ fn kept(path: &Path, from: Continuation) -> Result<Kept<'_>, Unfit> {
     }
     let Continuation { step, loss } = from;
     let shown = path.display();
-    let unread =
-        |e: io::Error| Unfit::Unread(anyhow::Error::from(e).context(format!("the log {shown} cannot be read")));
+    let unread = |e: io::Error| {
+        let advice = "check its permissions, or give another name for the log";
+        let message = format!("the log {shown} cannot be read: {e}; {advice}");
+        Unfit::Unread(anyhow::Error::from(e).context(message))
+    };
     let mut lines = BufReader::with_capacity(1 << 18, File::open(path).map_err(unread)?);
     let (mut end, mut last, mut line) = (0u64, Line { step: 0, loss: None }, Vec::new());
     while last.step < step {
@@ -124,7 +127,8 @@ fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Option<
 
 /// Whether the file `path` starts with the whole contents of `part`, which can then be removed without loss.
 fn begins(path: &Path, part: &Path) -> anyhow::Result<bool> {
-    let open = |path: &Path| File::open(path).map(BufReader::new).with_context(|| format!("{}", path.display()));
+    let opened = |path: &Path| File::open(path).map(BufReader::new);
+    let open = |path: &Path| opened(path).with_context(|| format!("the log {} cannot be opened", path.display()));
     let (mut whole, mut part) = (open(path)?, open(part)?);
     let (mut a, mut b) = (vec![0; 1 << 16], Vec::with_capacity(1 << 16));
     loop {

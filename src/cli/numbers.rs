@@ -24,13 +24,14 @@ pub fn threads(text: &str) -> Result<u16, String> {
     whole(text, 1, 64).map(|n| n as u16)
 }
 
-/// The number of samples to hold out: a share below 1, or a count.
+/// The number of samples to hold out: a fraction below 1, or a count.
 ///
 /// # Errors
 /// If it is neither.
 pub fn held_out(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0 && (*n < 1.0 || n.fract() == 0.0));
-    found.ok_or_else(|| "expected a share below 1, such as 0.2, or a count of samples; 0 holds nothing out".to_owned())
+    let expected = "expected a fraction below 1, such as 0.2, or a count of samples; 0 holds nothing out";
+    found.ok_or_else(|| expected.to_owned())
 }
 
 /// The temperature: logits are divided by it before a token is drawn.
@@ -42,13 +43,13 @@ pub fn temperature(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "expected a number from 0 (the most likely token) to 1000".to_owned())
 }
 
-/// A share above 0 and at most 1.
+/// A probability above 0 and at most 1.
 ///
 /// # Errors
 /// If it is not a number above 0 and at most 1.
 pub fn share(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n <= 1.0);
-    found.ok_or_else(|| "expected a share above 0 and at most 1, such as 0.9".to_owned())
+    found.ok_or_else(|| "expected a probability above 0 and at most 1, such as 0.9".to_owned())
 }
 
 /// An amount of memory in MiB.
@@ -57,7 +58,7 @@ pub fn share(text: &str) -> Result<f64, String> {
 /// If it is not a number above 0 and below a million.
 pub fn mebibytes(text: &str) -> Result<f64, String> {
     let found = text.parse::<f64>().ok().filter(|n| *n > 0.0 && *n < 1e6);
-    found.ok_or_else(|| "expected a number of MiB above 0, such as 64 or 0.5".to_owned())
+    found.ok_or_else(|| "expected a number of MiB above 0 and below 1000000, such as 64 or 0.5".to_owned())
 }
 
 fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
@@ -88,6 +89,7 @@ mod tests {
         );
         assert!(["x", "-1", "NaN", "inf", "1001"].iter().all(|t| temperature(t).unwrap_err().contains("from 0")));
         assert!(["x", "0", "1.5", "NaN", "-0.5"].iter().all(|t| share(t).unwrap_err().contains("above 0")));
-        assert!(["x", "-1", "1.5", "NaN", "inf"].iter().all(|t| held_out(t).unwrap_err().contains("a share below 1")));
+        let refused = |text: &&str| held_out(text).unwrap_err().contains("a fraction below 1");
+        assert!(["x", "-1", "1.5", "NaN", "inf"].iter().all(refused));
     }
 }

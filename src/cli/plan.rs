@@ -55,7 +55,7 @@ struct Planned {
     threads: Option<Threads>,
 }
 
-/// Compiles the step of a path, which the option `named` gave; without one, the step of the usual path.
+/// Compiles the step of a path, which the option `named` gave; without one, the step of the path of evaluations.
 fn planned(args: &PlanArgs, found: &Loaded, path: Option<&str>, named: &str) -> anyhow::Result<Planned> {
     let target = device::choose_to_plan(args.device, &found.model);
     let (model, options) = match args.eval {

@@ -157,8 +157,8 @@ fn list(store: &RunStore, args: &RunsArgs) -> anyhow::Result<()> {
 }
 
 /// Why a run has no held-out metric.
-const NO_HELD_OUT: &str =
-    "no held-out figure: trained on other samples before, what is held out now may have been trained on";
+const NO_HELD_OUT: &str = "no held-out metrics: an earlier part of this run was trained on other samples, which may \
+                           include the samples that are held out now; start a new run to get them";
 
 /// Lists the deleted runs that can be restored.
 fn trash(store: &RunStore, json: bool) -> anyhow::Result<()> {

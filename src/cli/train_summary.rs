@@ -229,7 +229,7 @@ fn recordings_text(report: &PoolReport) -> Option<String> {
     }
     let us = output::micros(counts.capture_us as f64);
     let mut out = format!(
-        "recordings: {}, {}, {} ({} made ahead), {}, {us} to plan and record; {} of {} with the arena\n",
+        "recordings: {}, {}, {} ({} made ahead), {}, {us} to plan and record; {} of {} with transient memory\n",
         output::counted(training as u64, "key"),
         output::counted(counts.hits, "hit"),
         output::counted(counts.misses, "miss"),

@@ -97,7 +97,7 @@ fn host_block(bytes: u64) -> Option<HostBlock> {
     let layout = Layout::from_size_align(size, align).ok()?;
     // SAFETY: the layout has a size above zero.
     let base = NonNull::new(unsafe { alloc(layout) })?;
-    // Large pages need fewer entries in the processor's address tables, too.
+    // Huge pages also need fewer TLB entries.
     // SAFETY: the allocation has this size.
     unsafe {
         advise(base.as_ptr(), size);

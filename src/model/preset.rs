@@ -152,7 +152,7 @@ impl Default for TrainSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DataSpec {
     pub source: DataSource,
-    /// Samples kept for evaluation: below 1 a share of all, from 1 on a count; 0 keeps none.
+    /// Samples kept for evaluation: below 1 a fraction of all, from 1 on a count; 0 keeps none.
     pub held_out: f64,
     pub split: SplitKind,
     pub last_batch: LastBatch,

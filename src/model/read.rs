@@ -286,9 +286,9 @@ fn read_data(mut f: Fields<'_>) -> Option<DataSpec> {
     // It is not possible to hold out all samples, and one sample is written as the whole number 1.
     let is_all = held_out == 1.0 && f.raw("held_out").is_some_and(serde_json::Value::is_f64);
     if is_all {
-        f.fail("held_out", "found 1.0", "expected a share below 1, or 1 without a decimal point for one sample");
+        f.fail("held_out", "found 1.0", "expected a fraction below 1, or 1 without a decimal point for one sample");
     } else if held_out < 0.0 || (held_out >= 1.0 && held_out.fract() != 0.0) {
-        f.fail("held_out", format!("found {held_out}"), "expected a share below 1, or a whole number of samples");
+        f.fail("held_out", format!("found {held_out}"), "expected a fraction below 1, or a whole number of samples");
     }
     let split = f.choice("split", &[("shuffled", SplitKind::Shuffled), ("last", SplitKind::Last)], false);
     let last_batch = f.choice("last_batch", &LastBatch::ALL.map(|kind| (kind.name(), kind)), false).unwrap_or_default();

@@ -157,7 +157,7 @@ impl Range {
     const POSITIVE: Self = Self::Whole { least: 1, most: usize::MAX, help: None };
     /// The dimensions of a window, in pixels: beyond this limit, computing sizes could overflow.
     pub(super) const MEASURE: Self = Self::Whole { least: 1, most: MAX_MEASURE, help: None };
-    /// A share below 1.
+    /// A fraction below 1.
     pub(super) const SHARE: Self =
         Self::Real { from: Bound::Included(0.0), to: Bound::Excluded(1.0), help: "from 0 up to, but not including, 1" };
 }

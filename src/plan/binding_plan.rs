@@ -64,12 +64,12 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// A scalar of an operation: frozen when the step is recorded, or read from memory at every replay.
+/// A scalar of an operation: a constant baked into the recording, or a value read from memory at every replay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Constant {
     pub op: usize,
     pub name: String,
-    /// The frozen value, or the buffer that it is read from.
+    /// The baked-in value, or the buffer that it is read from.
     pub value: String,
     pub live: bool,
 }

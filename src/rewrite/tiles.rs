@@ -1,16 +1,17 @@
-//! What passes need to know about the tiles of a GPU's products: the resolution of their metrics, and how they share
-//! the machine.
+//! What passes need to know about the tiles of a GPU's matrix products: the tile sizes by which the largest change and
+//! the gradient norm are stored, and those by which operations share a launch or the whole GPU.
 
 use crate::model::Precision;
 
-/// Rows and columns of the tile of updates at the end of a step, each fused into a product, that run without other
-/// operations.
+/// Tile shape `[rows, columns]` of an optimizer update that is fused into a weight gradient at the end of a step and
+/// has a launch of its own.
 pub(crate) const LONE_UPDATE_TILE: [usize; 2] = [96, 64];
 
 /// The largest number of operations in one launch.
 pub(crate) const MOST_TOGETHER: usize = 16;
 
-/// Rows of the smallest tile among the kernels that are offered for a product with an update.
+/// Rows of the smallest tile among the kernels that are offered for a weight gradient with a fused update. The largest
+/// change and the gradient norm are stored for each group of this many rows.
 pub(super) const fn smallest_rows(precision: Precision) -> usize {
     match precision {
         Precision::F32 => 8,

@@ -242,7 +242,7 @@ pub struct OpTimes {
     pub op_us: Vec<f64>,
     /// The same with kernels that are compiled for its sizes, if those of the plan work for any size.
     pub own_sizes_us: Option<Vec<f64>>,
-    /// A lower bound of the time of each operation, by the machine's highest rates (its roofline).
+    /// The least time of each operation: a lower bound by the machine's highest rates (roofline model).
     pub floors: Vec<Floor>,
     /// The median of a whole replay, in microseconds.
     pub replay_us: f64,
@@ -257,7 +257,7 @@ const TIMED_US: f64 = 300_000.0;
 
 /// Times every operation of the step that `spec` describes, on a batch that stays in memory, and measures the machine's
 /// highest rates; those in `known` are used if they are higher. If its kernels work for any size, those for its sizes
-/// are compiled and timed too, if that is possible. Takes about two seconds, and the time for compiling.
+/// are compiled and timed too, if that is possible. Takes about two seconds, and longer if kernels must be compiled.
 ///
 /// # Errors
 /// As [`Session::prepare`].

@@ -1,8 +1,8 @@
 //! The thread that trains while a window draws.
 //!
-//! Commands go in and events come out over bounded channels. The worker never waits for its listener: reports that do
-//! not fit into the channel stay with the worker and are sent with the next event, so that none is lost and none delays
-//! a step.
+//! Commands go in and events come out over bounded channels. The worker never waits for its listener while it trains:
+//! reports that do not fit into the channel stay with the worker and are sent with the next event, so that none is lost
+//! and none delays a step. At the end it waits until the listener has received the last events.
 
 use super::kernels_ahead::KernelsAhead;
 use super::pen::Pen;

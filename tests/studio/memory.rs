@@ -96,15 +96,15 @@ fn operations_are_measured_on_request_and_another_plan_does_not_show_their_times
     assert!(measured.edges_us.is_sorted() && measured.roofline(0).unwrap() > 0.0);
     assert!(robot.sees("a step, measured"));
     perform(&mut robot, UiCommand::Select(Selection::Op(0)));
-    assert!(robot.sees("roofline share"));
+    assert!(robot.sees("roofline efficiency"));
     robot.set("L0 units", "96");
     assert!(!is_measured(robot.app()));
     assert!(robot.sees("a step, estimated"));
-    // The machine's rates are valid for every plan: the floor is part of the difference from now on. A GPU's floor for
-    // such a small step is its launches.
+    // The machine's rates are valid for every plan: the least time is part of the difference from now on. A GPU's least
+    // time for such a small step is that of its launches.
     let difference = robot.app().studio.last_edit.difference.clone().unwrap();
     let on_gpu = robot.app().studio.devices.current().choice != DeviceChoice::Cpu;
-    assert!(difference.contains("floor −") || on_gpu, "{difference}");
+    assert!(difference.contains("least time −") || on_gpu, "{difference}");
 }
 
 #[test]

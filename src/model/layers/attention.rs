@@ -69,8 +69,8 @@ impl LayerType for Attention {
     fn infer(&self, cx: &mut Infer<'_>) -> Option<Shape> {
         let [_, width] = cx.input.0[..] else {
             let found = format!("found an input of shape {}", cx.input);
-            let help = "attention takes positions with features [T, D]: an embedding gives them, and samples of two \
-                        dimensions are such";
+            let help = "attention takes a sequence [T, D]; give the input two dimensions, or put an embedding before \
+                        it where the input is tokens";
             cx.fail("", found, help);
             return None;
         };
@@ -109,7 +109,7 @@ impl Attention {
         }
         if cx.fields.are_sound(&["kv_heads"]) && !heads.is_multiple_of(kv_heads) {
             let found = format!("found {kv_heads} heads of keys and values for {heads} heads");
-            let help = format!("kv_heads must divide the number of heads, {heads}; leave it out for as many");
+            let help = format!("kv_heads must divide the number of heads, {heads}; omit it to use one for each head");
             cx.fail("kv_heads", found, help);
             is_right = false;
         }

@@ -249,8 +249,8 @@ impl UiCommand {
                 "Measure operations",
                 icons::RECENT,
                 keys(CTRL, Key::M),
-                "Times every operation on a separate thread, and measures the best rates of the machine; takes about a \
-                 second",
+                "Times every operation on a separate thread, and measures the best rates of the machine; takes about \
+                 two seconds, and longer if kernels must be compiled",
             ),
             Self::CompareRecording(_) => {
                 Info::new("Compare recording", icons::TRAIN, None, "Shows how the steps of two recordings differ")

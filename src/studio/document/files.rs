@@ -179,7 +179,7 @@ pub fn read(path: &Path) -> Result<Preset, String> {
 fn read_advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         std::io::ErrorKind::NotFound => "Check the path: the file may have been moved or renamed.",
-        std::io::ErrorKind::PermissionDenied => "Check who may read it.",
+        std::io::ErrorKind::PermissionDenied => "Check the permissions of the file.",
         std::io::ErrorKind::IsADirectory => "It is a folder; choose a preset in it, a .json file.",
         _ => "Check that the disk is connected, and try again.",
     }
@@ -281,7 +281,7 @@ impl FileWorker {
             Err(e) => {
                 let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
                 FileEvent::Failed(format!(
-                    "{name} cannot be written: {e}; {}\nThe place was {}.",
+                    "{name} cannot be written: {e}; {}\nPath: {}",
                     write_advice(&e),
                     path.display()
                 ))

@@ -96,11 +96,11 @@ fn measured_ui(ui: &mut Ui, shown: &PlanOnScreen<'_>) {
         fact_ui(ui, "for its sizes", &format::micros(us), &exact, width);
     }
     if floor > 0.0 && us > 0.0 {
-        fact_ui(ui, "floor", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
+        fact_ui(ui, "least time", &format!("{}{bound}", format::micros(floor)), &format!("{floor:.3} µs"), width);
         let share = format::percent(floor / us);
         fact_ui(
             ui,
-            "roofline share",
+            "roofline efficiency",
             &share,
             "The least time that the machine needs for the operation, divided by the measured time",
             width,

@@ -139,7 +139,7 @@ fn numbers_ui(ui: &mut Ui, run: &RunView<'_>) {
         true => [
             "evaluated loss",
             "evaluated acc.",
-            "samples that the run may have trained on before it was resumed with others: not a held-out figure",
+            "samples that the run may have trained on before it was resumed with others: not a held-out metric",
         ],
         false => ["held-out loss", "held-out acc.", "samples the run never trains on"],
     };

@@ -114,7 +114,7 @@ pub(super) fn lowered(index: usize, plan: &PlanView) -> InspectorView {
     out.groups.push(Group { title: "Operation before fusion", rows });
     let into = lowered_into(&plan.compiled).get(index).copied().flatten();
     let into = into.map_or_else(|| vec![Row::Note(row.kernel.clone())], |op| vec![op_link(plan, op, &row.kernel)]);
-    out.groups.push(Group { title: "Became", rows: into });
+    out.groups.push(Group { title: "Rewritten to", rows: into });
     let related = Related::new(&Selection::Lowered(index), Some(&plan.compiled));
     out.groups.push(Group { title: "Nodes", rows: node_links(plan, related.nodes.iter().copied()) });
     out.groups.push(Group { title: "Buffers", rows: memory_links(plan, &related) });
@@ -182,7 +182,7 @@ pub(super) fn call(index: usize, plan: &PlanView) -> InspectorView {
         to: Selection::Buffer(buffer),
     };
     let bound = bound_values(&plan.compiled, index).into_iter().map(link).collect();
-    out.groups.push(Group { title: "Its offset from the start of the arena", rows: cut(bound) });
+    out.groups.push(Group { title: "Arena offsets", rows: cut(bound) });
     let scratch = plan.compiled.plan.workspaces[index].map(|w| buffer_link(plan, w, "scratch"));
     out.groups.push(Group { title: "Workspace", rows: scratch.into_iter().collect() });
     let empty = addresses(&plan.compiled, index).is_empty();

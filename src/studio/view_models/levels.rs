@@ -44,7 +44,7 @@ impl Level {
     pub const fn about(self) -> &'static str {
         match self {
             Self::Ir => "Nodes of the graph: the computation, without memory or kernels",
-            Self::Lowered => "Operations with every dimension written out, before fusion, and what each became",
+            Self::Lowered => "Operations with every dimension written out, before fusion, and their rewritten forms",
             Self::Selected => "Operations after fusion with their kernels, and why other kernels were not chosen",
             Self::Recorded => {
                 "The calls of the recording: arguments as offsets in the arena, phases between barriers, threads"

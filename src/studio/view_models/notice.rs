@@ -44,6 +44,6 @@ mod tests {
         assert_eq!(line("Saved to /a/b.json"), "Saved to /a/b.json");
         assert_eq!(line("/a/b.json:\nname: found 3"), "b.json: name: found 3");
         assert_eq!(line("/a/b.json:\nname: found 3\nloss: missing\nx"), "b.json: name: found 3 (and 2 more)");
-        assert_eq!(line("w cannot be written: no\nThe place was /w."), "w cannot be written: no");
+        assert_eq!(line("w cannot be written: no\nPath: /w"), "w cannot be written: no");
     }
 }

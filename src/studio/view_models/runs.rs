@@ -129,7 +129,7 @@ fn row(e: &RunEntry, now_ms: u64) -> RunRow {
         tooltip.push_str(&format!("\ninterrupted at step {}; {way}", format::exact(r.steps)));
     }
     if r.maybe_trained {
-        tooltip.push_str("\nwhat it holds out may have been trained on before, so it has no held-out figure");
+        tooltip.push_str("\nno held-out metrics: an earlier part may have been trained on the held-out samples");
     }
     if let Some(error) = &r.error {
         tooltip.push_str(&format!("\n{error}"));

@@ -55,8 +55,8 @@ impl Column {
             (Self::Layer, _) => "Layer",
             (Self::Name, Level::Ir) => "Node",
             (Self::Name, _) => "Op",
-            (Self::Kernel, Level::Ir) => "Makes",
-            (Self::Kernel, Level::Lowered) => "Became",
+            (Self::Kernel, Level::Ir) => "Output",
+            (Self::Kernel, Level::Lowered) => "Rewritten to",
             (Self::Kernel, _) => "Kernel",
             (Self::Shapes, _) => "Shapes",
             (Self::Dtypes, _) => "Types",
@@ -64,14 +64,14 @@ impl Column {
             (Self::Bytes, _) => "Bytes",
             (Self::Estimate, _) => "Estimate",
             (Self::Measured, _) => "Measured",
-            (Self::Floor, _) => "Floor",
-            (Self::Roofline, _) => "Roofline",
+            (Self::Floor, _) => "Least time",
+            (Self::Roofline, _) => "Efficiency",
             (Self::Phases, _) => "Phases",
             (Self::Threads, _) => "Threads",
-            (Self::Detail, Level::Ir) => "Of",
+            (Self::Detail, Level::Ir) => "Inputs",
             (Self::Detail, Level::Lowered) => "Dimensions",
-            (Self::Detail, Level::Selected) => "Losers, and why",
-            (Self::Detail, Level::Recorded) => "Its offset from the start of the arena",
+            (Self::Detail, Level::Selected) => "Rejected candidates",
+            (Self::Detail, Level::Recorded) => "Arena offsets",
         }
     }
 
@@ -82,19 +82,19 @@ impl Column {
             Self::Phase => "Phase of the step: F forward, L loss, B backward, O optimizer, M metric",
             Self::Index => "Place in the order of execution",
             Self::Layer => "The layer that it belongs to",
-            Self::Name => "What is done",
-            Self::Kernel => "Who does it",
+            Self::Name => "The node or operation",
+            Self::Kernel => "The kernel that runs it, the outputs of a node, or the rewritten operation",
             Self::Shapes => "First input and first output, with the batch",
             Self::Dtypes => "Element types of the arguments",
             Self::Flops => "Floating-point operations, multiplications and additions counted each",
             Self::Bytes => "The least number of bytes that are read and written",
             Self::Estimate => "Estimated time, used only to compare kernels",
-            Self::Measured => "Median time of the operation alone on this machine; press Measure",
-            Self::Floor => "The least time that this machine's arithmetic and memory allow; press Measure",
-            Self::Roofline => "The least time divided by the measured time: 100% is the best possible. Press Measure",
+            Self::Measured => "Median time of the operation alone on this machine; use Measure operations",
+            Self::Floor => "The least time by this machine's highest rates; use Measure operations",
+            Self::Roofline => "Least time divided by measured time, at most 100%; use Measure operations",
             Self::Phases => "Parts of the call; all threads wait for each other between two of them",
             Self::Threads => "Threads that share the call",
-            Self::Detail => "More about it",
+            Self::Detail => "Inputs, dimensions, rejected candidates or arena offsets, depending on the level",
         }
     }
 
@@ -170,9 +170,7 @@ impl Column {
                 (Self::Bytes, Some(v)) => {
                     (Bytes(v as u64).to_string(), format!("{} bytes moved at least", format::exact(v as u64)))
                 }
-                (Self::Roofline, Some(v)) => {
-                    (format::percent(v), format!("{:.1}% of what the machine allows", v * 100.0))
-                }
+                (Self::Roofline, Some(v)) => (format::percent(v), format!("{:.1}% roofline efficiency", v * 100.0)),
                 (Self::Floor, Some(v)) => {
                     let bound = measured.and_then(|m| m.floor(row.index)).map_or("", |f| f.bound);
                     (format::micros(v), format!("{v:.3} µs, set by {bound}"))

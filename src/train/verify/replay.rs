@@ -319,8 +319,8 @@ pub(super) fn held(step: &Step) -> Check {
             counted(recording.calls as u64, "call")
         ),
         RecordedAs::Graphs => format!(
-            "at every replay: the arena's base, the graph's identity and {} live constants; {} addresses of one step \
-             were read from its nodes at capture",
+            "at every replay: the base address of the memory, the graph's identity and the addresses of {} scalars \
+             that it reads; {} addresses of one step were read from its nodes at capture",
             recording.live_constants, recording.held_arguments
         ),
     };

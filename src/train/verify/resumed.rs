@@ -58,8 +58,8 @@ impl ReplayHarness<'_> {
         self.compared_with(resumed, &expected)
     }
 
-    /// As [`Self::uninterrupted`]. Checks use whole batches: where those of a run are not, a session of its own
-    /// trains as a run does, as the resumed one will.
+    /// As [`Self::uninterrupted`]. The other checks use whole batches. If the batches of the run are not all whole, a
+    /// separate session is trained with the run's own batch sizes, as the resumed session will be.
     fn uninterrupted_in_shapes(
         &mut self,
         preset: &Preset,
@@ -94,7 +94,8 @@ impl ReplayHarness<'_> {
     ) -> Result<Result<Uninterrupted, String>, TrainError> {
         let bytes = self.session.compiled().plan.persistent_bytes;
         if bytes > MOST_BYTES {
-            return Ok(Err(format!("a checkpoint takes about {}", Bytes(bytes))));
+            let (size, most) = (Bytes(bytes), Bytes(MOST_BYTES));
+            return Ok(Err(format!("a checkpoint takes about {size}, and this check writes at most {most}")));
         }
         let mut count = if one * 3 * STEPS as u32 > BUDGET { FEW } else { STEPS };
         if let Some(limit) = self.limit() {
@@ -164,8 +165,9 @@ impl ReplayHarness<'_> {
         Ok(Check::new(NAME, wrong.is_empty(), figures).detail(wrong))
     }
 
-    /// What of a state must be equal. Where steps differ, in their paths or, where the feed `varies`, in what they use,
-    /// what a step makes before it reads it is left out: of a step of another kind, it is as old as the session.
+    /// The part of a state that must be equal. If steps differ (in their paths or, if the feed `varies`, in the samples
+    /// and positions that they use), buffers that every step writes before reading are excluded: after a step of
+    /// another kind they still hold stale values.
     fn compared_part(&self, mut state: Vec<u8>, varies: bool) -> Vec<u8> {
         if !varies && !self.session.model.chooses() {
             return state;

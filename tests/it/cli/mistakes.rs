@@ -58,7 +58,7 @@ fn wrong_types_and_zero_sizes_say_what_was_found_and_expected() {
     let data = "\"loss\": { \"type\": \"softmax_cross_entropy\" }, \"data\": { \"type\": \"iris\", \"held_out\": 1.0 }";
     check(
         changed("\"loss\": { \"type\": \"softmax_cross_entropy\" }", data).as_bytes(),
-        &["data.held_out: found 1.0; expected a share below 1, or 1 without a decimal point"],
+        &["data.held_out: found 1.0; expected a fraction below 1, or 1 without a decimal point"],
     );
 }
 
@@ -345,7 +345,7 @@ fn a_number_that_an_option_does_not_accept_is_explained() {
         ("--steps", &["ten", "-1"], "expected a whole number, at least 1"),
         ("--seed", &["1.5"], "expected a whole number, at least 0"),
         ("--threads", &["99"], "expected a whole number from 1 to 64"),
-        ("--held-out", &["half"], "expected a share below 1"),
+        ("--held-out", &["half"], "expected a fraction below 1"),
     ];
     refuses_values(&cases, |option, value| refused(&["train", "xor", option, value]));
 }

@@ -289,8 +289,8 @@ fn samples_that_may_have_been_trained_on_are_never_called_held_out() {
     assert!(run["held_out_accuracy"].is_null() && run["maybe_trained_accuracy"].is_f64(), "{run}");
     let shown = succeeded(&["runs"], &place.run(&["runs", "show", "last"]));
     let line = |name: &str| shown.lines().find(|l| l.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(line("held-out accuracy").ends_with('-') && line("evaluated").contains("no held-out figure"), "{shown}");
-    assert!(stderr(&place.run(&["runs"])).contains("no held-out figure"));
+    assert!(line("held-out accuracy").ends_with('-') && line("evaluated").contains("no held-out metrics"), "{shown}");
+    assert!(stderr(&place.run(&["runs"])).contains("no held-out metrics"));
     succeeded(&["export"], &place.run(&["export", "last", "run.csv"]));
     let csv = std::fs::read_to_string(place.path().join("run.csv")).unwrap();
     assert!(csv.contains(",maybe_trained_loss,") && !csv.contains("held_out"), "{csv}");

@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 use stepgraph::compile::{Options, compile};
 use stepgraph::exec::cuda::{self, plant};
 use stepgraph::model::{check, read_preset};
-use stepgraph::select::Target;
+use stepgraph::select::{Kernels, Target};
 use stepgraph::train::{Proof, VerifyOptions, verify_some};
 
 /// Names the fault for the process; only the test below reads it.
 const FAULT: &str = "STEPGRAPH_TEST_FAULT";
 const NETWORK: &str = "STEPGRAPH_TEST_NETWORK";
 const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
+const KERNELS: &str = "STEPGRAPH_TEST_KERNELS";
 /// The test that such a process runs.
 const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// The check that compares kernels one by one.
@@ -106,9 +107,14 @@ impl Outcome {
 }
 
 /// Verifies a network in a separate process, with a fault by its index in the table or none.
-fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -> Outcome {
+fn in_process(fault: Option<usize>, network: &str, kernels: Kernels, proofs: &str, cache: &Path) -> Outcome {
     let fault = fault.map_or_else(|| "none".to_owned(), |f| f.to_string());
-    let variables = [(FAULT, fault), (NETWORK, network.to_owned()), (PROOFS, proofs.to_owned())];
+    let variables = [
+        (FAULT, fault),
+        (NETWORK, network.to_owned()),
+        (PROOFS, proofs.to_owned()),
+        (KERNELS, kernels.name().to_owned()),
+    ];
     let ended = Child { test: CHILD, variables: &variables, cache, patience: PATIENCE }.run();
     let checks: Vec<(String, String)> = ended
         .after("CHECK")
@@ -122,8 +128,7 @@ fn in_process(fault: Option<usize>, network: &str, proofs: &str, cache: &Path) -
 
 #[test]
 fn one_fault_in_a_process_of_its_own() {
-    let (Ok(fault), Ok(network), Ok(proofs)) = (std::env::var(FAULT), std::env::var(NETWORK), std::env::var(PROOFS))
-    else {
+    let [Ok(fault), Ok(network), Ok(proofs), Ok(kernels)] = [FAULT, NETWORK, PROOFS, KERNELS].map(std::env::var) else {
         println!("skipped: the table of faults starts this for each of them");
         return;
     };
@@ -132,7 +137,9 @@ fn one_fault_in_a_process_of_its_own() {
     }
     let gpu = cuda::gpu(0).unwrap();
     let preset = read_preset(&network).unwrap();
-    let options = VerifyOptions { machine: Some(gpu.target()), replays: Some(30), threads: 1, ..Default::default() };
+    let kernels = if kernels == Kernels::General.name() { Kernels::General } else { Kernels::Specialised };
+    let machine = gpu.target().with_kernels(kernels);
+    let options = VerifyOptions { machine: Some(machine), replays: Some(30), threads: 1, ..Default::default() };
     let proofs: Vec<Proof> =
         Proof::ALL.into_iter().filter(|p| proofs.split(',').any(|name| name == p.name())).collect();
     match verify_some(&preset, &options, &proofs, &std::sync::Arc::default(), |_| {}) {
@@ -162,7 +169,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
         NETWORKS.len(),
         workers,
         || true,
-        |index| in_process(None, NETWORKS[index], &every.join(","), cache.path()),
+        |index| in_process(None, NETWORKS[index], Kernels::Specialised, &every.join(","), cache.path()),
     );
     for (network, outcome) in NETWORKS.iter().zip(&right) {
         let name = read_preset(network).unwrap().name;
@@ -177,7 +184,8 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
             let fault = &table[index];
             let mut lines = Vec::new();
             for network in &fault.networks {
-                let outcome = in_process(Some(index), network, proof(fault.check).name(), cache.path());
+                let outcome =
+                    in_process(Some(index), network, fault.kernels, proof(fault.check).name(), cache.path());
                 let is_found = outcome.of(fault.check) == Some("fail");
                 let name = read_preset(network).unwrap().name;
                 let seen =
@@ -189,7 +197,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
             }
             // The other checks that find it do not matter for the test; they are printed for readers of the table.
             let network = fault.networks[0];
-            let others = in_process(Some(index), network, &every.join(","), cache.path());
+            let others = in_process(Some(index), network, fault.kernels, &every.join(","), cache.path());
             lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
             (false, lines)
         },

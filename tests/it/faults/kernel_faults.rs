@@ -3,6 +3,7 @@
 use super::gpu_networks::NETWORKS;
 use stepgraph::exec::cuda::plant::TextFault;
 use stepgraph::model::read_preset;
+use stepgraph::select::Kernels;
 
 const TABLE: &str = include_str!("../../data/faults/kernels.txt");
 
@@ -12,6 +13,8 @@ pub struct KernelFault {
     pub name: &'static str,
     pub text: TextFault,
     pub networks: Vec<&'static str>,
+    /// The kernels of the networks.
+    pub kernels: Kernels,
     pub check: &'static str,
 }
 
@@ -20,6 +23,10 @@ impl KernelFault {
     fn read(lines: &[&'static str]) -> Self {
         let &[name, facts, ref texts @ ..] = lines else { panic!("{lines:?} are too few lines") };
         let (places, check) = facts.split_once("; found by: ").unwrap_or_else(|| panic!("{name}: {facts}"));
+        let (places, kernels) = match places.strip_suffix(" with general kernels") {
+            Some(places) => (places, Kernels::General),
+            None => (places, Kernels::Specialised),
+        };
         let (file, networks) = places.strip_prefix("  in ").and_then(|p| p.split_once(" of ")).unwrap();
         // The fault exists as long as the process.
         let side = |mark: &str| -> &'static str {
@@ -28,7 +35,7 @@ impl KernelFault {
         let (before, after) = (side("  - "), side("  + "));
         assert!(!before.is_empty() && !after.is_empty(), "{name} has both texts");
         let networks = networks.split(", ").map(network).collect();
-        Self { name, text: TextFault { file, before, after }, networks, check }
+        Self { name, text: TextFault { file, before, after }, networks, kernels, check }
     }
 }
 

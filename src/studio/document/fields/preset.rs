@@ -70,7 +70,7 @@ fn data_fields(preset: &Preset) -> Vec<Field> {
         "data.held_out",
         "held out",
         FieldValue::Number(data.held_out),
-        "Kept for evaluation: a share below 1, or a number of samples.",
+        "Kept for evaluation: a fraction below 1, or a number of samples.",
     );
     l.choose("data.split", "split", vec!["shuffled", "last"], data.split as usize, "Which samples are held out.");
     let index = LastBatch::ALL.iter().position(|kind| *kind == data.last_batch).unwrap_or(0);
