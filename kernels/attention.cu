@@ -175,10 +175,18 @@ struct Attend {
         }
     }
 
-    // out += p f of a tile of scores and one of features.
-    DEV void add_product(const float* p, const float* f, float (&out)[EACH][HOLD]) {
+    // Whether this thread's warp has rows of the tile from position `first` on. The others compute nothing.
+    DEV bool has_rows(Sizes size, int first) {
+        return size.len % TILE == 0 || first + (int)threadIdx.x / 32 * 2 * EACH < size.len;
+    }
+    // The groups of four positions from `first` on that a tile has.
+    DEV int quads(Sizes size, int first) {
+        return size.len % TILE == 0 ? TILE / 4 : min(TILE / 4, ceil_div(size.len - first, 4));
+    }
+    // out += p f of a tile of scores and one of features, over so many groups of four positions.
+    DEV void add_product(const float* p, const float* f, int quads, float (&out)[EACH][HOLD]) {
 #pragma unroll 2
-        for (int quad = 0; quad < TILE / 4; ++quad) {
+        for (int quad = 0; quad < quads; ++quad) {
             Vec<float, 4> rows[EACH];
 #pragma unroll
             for (int i = 0; i < EACH; ++i) rows[i] = load<float, 4>(p + (ty() * EACH + i) * SCORES + 4 * quad);
@@ -336,42 +344,46 @@ template <class A> struct Attention {
             for (int h = 0; h < A::HOLD; ++h) out[i][h] = 0.0f;
         }
         const int past = A::CAUSAL ? tile + 1 : tiles;
+        const bool has_rows = A::has_rows(size, first);
 #pragma unroll 1
         for (int t = 0; t < past; ++t) {
             A::next_keys(size, k, v, qkv, kv, t * TILE, angles);
             float s[EACH][EACH];
-            A::products(q, k, s);
+            if (has_rows) {
+                A::products(q, k, s);
 #pragma unroll
-            for (int i = 0; i < EACH; ++i) {
-                const int query = first + A::ty() * EACH + i;
-                float top = __int_as_float(0xff800000);
+                for (int i = 0; i < EACH; ++i) {
+                    const int query = first + A::ty() * EACH + i;
+                    float top = __int_as_float(0xff800000);
 #pragma unroll
-                for (int j = 0; j < EACH; ++j) {
-                    const int key = t * TILE + A::tx() + 16 * j;
-                    // Queries beyond the last position attend to existing keys, so that none of their values is
-                    // infinite.
-                    const bool seen = key < size.len && (!A::CAUSAL || key <= query);
-                    s[i][j] = seen ? s[i][j] * A::scale(a) : __int_as_float(0xff800000);
-                    top = fmaxf(top, s[i][j]);
+                    for (int j = 0; j < EACH; ++j) {
+                        const int key = t * TILE + A::tx() + 16 * j;
+                        // Queries beyond the last position attend to existing keys, so that none of their values is
+                        // infinite.
+                        const bool seen = key < size.len && (!A::CAUSAL || key <= query);
+                        s[i][j] = seen ? s[i][j] * A::scale(a) : __int_as_float(0xff800000);
+                        top = fmaxf(top, s[i][j]);
+                    }
+                    const float now = fmaxf(most[i], row_max(top)), fade = expf(most[i] - now);
+                    float by[EACH], added = 0.0f;
+                    A::dropped(a, size, counter, (i64)of * size.len + query, t * TILE, by);
+#pragma unroll
+                    for (int j = 0; j < EACH; ++j) {
+                        const float term = expf(s[i][j] - now);
+                        added += term;
+                        s[i][j] = term * by[j];
+                    }
+                    sum[i] = sum[i] * fade + row_total(added);
+                    most[i] = now;
+#pragma unroll
+                    for (int h = 0; h < A::HOLD; ++h) out[i][h] *= fade;
                 }
-                const float now = fmaxf(most[i], row_max(top)), fade = expf(most[i] - now);
-                float by[EACH], added = 0.0f;
-                A::dropped(a, size, counter, (i64)of * size.len + query, t * TILE, by);
-#pragma unroll
-                for (int j = 0; j < EACH; ++j) {
-                    const float term = expf(s[i][j] - now);
-                    added += term;
-                    s[i][j] = term * by[j];
-                }
-                sum[i] = sum[i] * fade + row_total(added);
-                most[i] = now;
-#pragma unroll
-                for (int h = 0; h < A::HOLD; ++h) out[i][h] *= fade;
+                A::keep(p, s);
             }
-            A::keep(p, s);
             __syncthreads();
-            A::add_product(p, v, out);
+            if (has_rows) A::add_product(p, v, A::quads(size, t * TILE), out);
         }
+        if (!has_rows) return;
         T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * size.dim;
         A::put(size, y, size.width(), first, out, sum);
         if (!a.has(Slots::LSE) || A::tx() != 0) return;
@@ -505,6 +517,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             for (int h = 0; h < A::HOLD; ++h) dk[i][h] = dv[i][h] = 0.0f;
         }
         const int begin_tile = A::CAUSAL ? tile : 0, each = tiles - begin_tile, group = size.group();
+        const bool has_keys = A::has_rows(size, tile * TILE);
 #pragma unroll 1
         for (int turn = 0; turn < group * each; ++turn) {
             const int head = kv * group + turn / each, t = begin_tile + turn % each;
@@ -517,17 +530,23 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             __syncthreads();
             const float* sums = sums_of(a, size, of, g, own, p);
             float s[EACH][EACH], d[EACH][EACH];
-            A::products(q, k, s);
-            A::products(g, v, d);
+            const bool has_queries = A::has_rows(size, t * TILE);
+            const int quads = A::quads(size, t * TILE);
+            if (has_queries) {
+                A::products(q, k, s);
+                A::products(g, v, d);
+            }
             if constexpr (SUMS) __syncthreads();
-            differentiate(a, size, of, sums, t * TILE, tile * TILE, s, d);
-            A::keep_transposed(p, s);
+            if (has_queries) {
+                differentiate(a, size, of, sums, t * TILE, tile * TILE, s, d);
+                A::keep_transposed(p, s);
+            }
             __syncthreads();
-            A::add_product(p, g, dv);
+            if (has_keys) A::add_product(p, g, quads, dv);
             __syncthreads();
-            A::keep_transposed(p, d);
+            if (has_queries) A::keep_transposed(p, d);
             __syncthreads();
-            A::add_product(p, q, dk);
+            if (has_keys) A::add_product(p, q, quads, dk);
         }
         T* dx = a.at<T>(Slots::DX) + (i64)sample * size.len * size.packed();
         A::template put_gradient<A::ROTARY>(size, dx + (size.heads + kv) * size.dim, tile * TILE, dk, angles, q);
@@ -553,18 +572,23 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             for (int h = 0; h < A::HOLD; ++h) dq[i][h] = 0.0f;
         }
         const int past = A::CAUSAL ? tile + 1 : tiles;
+        const bool has_rows = A::has_rows(size, tile * TILE);
 #pragma unroll 1
         for (int t = 0; t < past; ++t) {
             A::next_keys(size, k, v, qkv, kv, t * TILE, angles);
             const float* sums = sums_of(a, size, of, g, own, p);
             float s[EACH][EACH], d[EACH][EACH];
-            A::products(q, k, s);
-            A::products(g, v, d);
+            if (has_rows) {
+                A::products(q, k, s);
+                A::products(g, v, d);
+            }
             if constexpr (SUMS) __syncthreads();
-            differentiate(a, size, of, sums, tile * TILE, t * TILE, s, d);
-            A::keep(p, d);
+            if (has_rows) {
+                differentiate(a, size, of, sums, tile * TILE, t * TILE, s, d);
+                A::keep(p, d);
+            }
             __syncthreads();
-            A::add_product(p, k, dq);
+            if (has_rows) A::add_product(p, k, A::quads(size, t * TILE), dq);
         }
         T* dx = a.at<T>(Slots::DX) + (i64)sample * size.len * size.packed();
         A::template put_gradient<A::ROTARY>(size, dx + head * size.dim, tile * TILE, dq, angles, k);

@@ -33,7 +33,7 @@ impl TextProgress {
             }
             shown.look(None, Instant::now());
         };
-        Self { end: Some(end), thread: thread::Builder::new().name("progress".into()).spawn(watch).ok() }
+        Self { end: Some(end), thread: thread::Builder::new().name("stepgraph-progress".into()).spawn(watch).ok() }
     }
 }
 

@@ -195,7 +195,7 @@ fn lane<'scope>(scope: &'scope thread::Scope<'scope, '_>, tokenizer: &Arc<Tokeni
             }
         }
     };
-    thread::Builder::new().name("tokens".into()).spawn_scoped(scope, work)?;
+    thread::Builder::new().name("stepgraph-tokens".into()).spawn_scoped(scope, work)?;
     Ok((give, answers))
 }
 

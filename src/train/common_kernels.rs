@@ -171,7 +171,7 @@ pub fn compile_common(
         }
         count
     };
-    std::thread::scope(|scope| match Builder::new().name("plan-ahead".into()).spawn_scoped(scope, plan) {
+    std::thread::scope(|scope| match Builder::new().name("stepgraph-plan-ahead".into()).spawn_scoped(scope, plan) {
         Ok(_) => compile(),
         Err(error) => {
             log::warn!("a thread that plans networks could not be started: {error}");

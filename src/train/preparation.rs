@@ -266,7 +266,7 @@ fn spawn<'scope, T: Send + 'scope>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>, TrainError> {
-    thread::Builder::new().name(name.into()).spawn_scoped(scope, work).map_err(TrainError::Thread)
+    thread::Builder::new().name(format!("stepgraph-{name}")).spawn_scoped(scope, work).map_err(TrainError::Thread)
 }
 
 /// The result of a thread; a panic is propagated.

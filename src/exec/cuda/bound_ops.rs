@@ -149,7 +149,7 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
             let _ = gpu.kernels(&sources_of(gpu, &custom)?);
             Ok(())
         };
-        let compiling = std::thread::Builder::new().name("compile".into()).spawn_scoped(scope, compile);
+        let compiling = std::thread::Builder::new().name("stepgraph-bind".into()).spawn_scoped(scope, compile);
         let mut sources = sources_of(gpu, &asking)?;
         if !asking.is_empty() {
             // The kernels that their graphs will need.

@@ -216,7 +216,7 @@ impl<'a> Field<'a> {
         thread::scope(|scope| {
             for index in 0..threads {
                 let spawned = thread::Builder::new()
-                    .name(format!("arena-search-{index}"))
+                    .name(format!("stepgraph-arena-{index}"))
                     .stack_size(STACK_BYTES)
                     .spawn_scoped(scope, work);
                 // With fewer threads it only takes longer, and without any thread the batch has no result.
