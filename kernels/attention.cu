@@ -175,9 +175,10 @@ struct Attend {
         }
     }
 
-    // Whether this thread's warp has rows of the tile from position `first` on. The others compute nothing.
+    // Whether this thread's warp has rows of the tile from position `first` on, or shares a group of four rows with a
+    // warp that has some. The others compute nothing.
     DEV bool has_rows(Sizes size, int first) {
-        return size.len % TILE == 0 || first + (int)threadIdx.x / 32 * 2 * EACH < size.len;
+        return size.len % TILE == 0 || first + (int)threadIdx.x / 32 * 2 * EACH / 4 * 4 < size.len;
     }
     // The groups of four positions from `first` on that a tile has.
     DEV int quads(Sizes size, int first) {

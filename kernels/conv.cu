@@ -866,6 +866,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
                   lane = threadIdx.x % 32;
         const R rows = Gemm::rows_in(s, kind);
         const Q cols = Gemm::cols_in(s, kind);
+        const typename Gemm::Divisors by(s, cols);
         const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::channels(s) : 0;
         Row* const table = (Row*)(smem + SLICES * OWN_BYTES);
         for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = Gemm::locate(s, row0 + r, group, rows, cols);
@@ -876,9 +877,9 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
             const int k0 = (slice * PER + i) * Gemm::BK;
             float* const stage = (float*)(own + i * Gemm::STAGE_BYTES);
             if (k0 >= sum) break;
-            Gemm::fill_image(s, a, stage, table, rows, cols, k0, sum);
+            Gemm::fill_image(s, by, a, stage, table, rows, cols, k0, sum);
             if constexpr (FWD) Gemm::fill_weight(s, a, stage + Gemm::TileA::BYTES / 4, group, col0, k0);
-            else Gemm::fill_weight_across(s, a, stage + Gemm::TileA::BYTES / 4, group, col0, rows, cols, k0, sum);
+            else Gemm::fill_weight_across(s, by, a, stage + Gemm::TileA::BYTES / 4, group, col0, rows, cols, k0, sum);
         }
         copy_commit();
         float acc[4][4][1];

@@ -40,7 +40,7 @@ template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTar
     OWN int classes() const { return (int)given; }
     OWN double smoothing() const { return real.value(); }
     // Without smoothing a general member needs no arithmetic in double, which takes longer than the rest of a row.
-    OWN bool is_plain() const { return SMOOTHING == (u64)ANY && __double_as_longlong(smoothing()) == 0; }
+    OWN bool is_plain() const { return !SMOOTH; }
     OWN float keep() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing()); }
     OWN float share() const { return is_plain() ? 0.0f : (float)(smoothing() / classes()); }
     OWN float whole() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing() + smoothing() / classes()); }

@@ -45,8 +45,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             let spec = array("ActBwd", real, &[t, cpp_act(Some(func))], len);
             vec![flat(real, spec.with_pdl(leaving_room(len <= FEW_ELEMENTS)), 3 * len * size)]
         }
-        OpKind::BiasGrad(op) if op.rows * op.cols > 0 => bias_grad(real, op, gpu),
-        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if rows * cols > 0 => {
+        OpKind::BiasGrad(op) if fits(op.rows, op.cols) => bias_grad(real, op, gpu),
+        OpKind::BiasStep(ops::BiasStep { rows, cols, .. }) if fits(rows, cols) => {
             RuleType::of(kind).map_or_else(Vec::new, |RuleType { own, any, words }| {
                 let each = bias_columns(cols);
                 let general =
@@ -255,6 +255,11 @@ pub(super) fn row_chunks(n: usize, rows: usize, row_bytes: usize, gpu: &CudaFact
 pub(super) fn row_sum_us(n: usize, rows: usize, row_bytes: usize) -> [f64; 2] {
     let (bytes, blocks) = ((n * rows * row_bytes) as f64, (n * row_bytes.div_ceil(128)) as f64);
     [LAUNCH_US + bytes / (blocks * BYTES_PER_US_ALONE).min(BYTES_PER_US), 2.0 * LAUNCH_US + bytes / BYTES_PER_US]
+}
+
+/// Whether the kernels that sum the rows of a table can count its rows and columns: they use 32 bits.
+const fn fits(rows: usize, cols: usize) -> bool {
+    rows > 0 && cols > 0 && rows < 1 << 30 && cols < 1 << 30
 }
 
 fn bias_grad(real: Real, op: ops::BiasGrad, gpu: &CudaFacts) -> Vec<CustomKernel> {

@@ -37,6 +37,11 @@ pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision"
     {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// A head with so many features that a tile has 16 positions; the last tile has one.
+pub const TALL: &str = r#"{"version": 1, "name": "tall", "input": {"shape": [17, 160], "batch": 2}, "layers": [
+    {"type": "attention", "heads": 1, "causal": true}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
 /// A residual block whose sums are fused into a product and into the gradient of a normalisation.
 pub const BLOCK: &str = r#"{"version": 1, "name": "block", "input": {"shape": [24], "batch": 12}, "layers": [
     {"type": "dense", "units": 24}, {"type": "residual", "layers": [
@@ -96,7 +101,7 @@ pub const TOKENS: &str = concat!(
 );
 
 /// All of them.
-pub const NETWORKS: [&str; 18] = [
+pub const NETWORKS: [&str; 19] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, WORDS, BLOCK, GATHERED, PATHS,
+    HALF_HEADS, TALL, WORDS, BLOCK, GATHERED, PATHS,
 ];
