@@ -247,6 +247,25 @@ struct BiasAdd : Elementwise<BiasAdd<T, ROWS, COLS>, fixed_product(ROWS, COLS), 
 
 // ---------------------------------------- column sums
 
+// Adds V columns of every `step`-th row from `first` up to `end` to `sum`, in rising order. Rows have `cols` elements.
+// FLIGHT loads are in flight before the first one is used.
+template <int FLIGHT, class T, int V>
+DEV void add_rows(float (&sum)[V], const T* from, int cols, int first, int end, int step) {
+#pragma unroll 1
+    for (; first < end; first += FLIGHT * step) {
+        Vec<T, V> rows[FLIGHT];
+#pragma unroll
+        for (int j = 0; j < FLIGHT; ++j)
+            if (first + j * step < end) rows[j] = load<T, V>(from + (u64)(u32)(first + j * step) * (u32)cols);
+#pragma unroll
+        for (int j = 0; j < FLIGHT; ++j) {
+            if (first + j * step >= end) continue;
+#pragma unroll
+            for (int i = 0; i < V; ++i) sum[i] += to_float(rows[j].v[i]);
+        }
+    }
+}
+
 // db [COLS] (float) = or += the sum over the rows of dy [ROWS, COLS] (T). Deterministic: every sum has a fixed order.
 //
 // A block sums a strip of up to 128 bytes of columns: TX neighbouring threads read neighbouring vectors of a row and
@@ -292,9 +311,8 @@ struct BiasGrad {
     static constexpr int share(int tx) { return min_i(THREADS / (tx * V), THREADS / tx); }
     static constexpr i64 chunk_rows(i64 rows, i64 chunks) { return (rows + chunks - 1) / chunks; }
     static constexpr int steps(i64 rows, i64 chunks, int lanes) { return ceil_div(chunk_rows(rows, chunks), lanes); }
-    // The number of loads in flight.
+    // The number of loads in flight of a specialised member.
     static constexpr int unroll() {
-        if (!FIXED) return 8;
         return min_i(8, steps(ROWS, CHUNKS, THREADS / across((int)(COLS / V))));
     }
     static constexpr int blocks_of(int cols, int chunks, int phase) {
@@ -320,13 +338,26 @@ struct BiasGrad {
         float* db = a.at<float>(Slots::DB) + col;
         *db = ACCUMULATE ? *db + sum : sum;
     }
+    // Adds up the lanes of a strip of columns, and writes the sums of its chunk of rows.
+    template <class Across>
+    DEV void store_strip(const Args& a, float* partial, const float (&sum)[V], int lane, int lanes, const Across& tx,
+        int shared_by, int cols, int strip, int chunk) {
+        const int t = threadIdx.x, width = (int)tx * V;
+        const float* shared_sums = share_lanes(partial, sum, lane, lanes, tx, shared_by);
+        const int col = strip * width + t;
+        if (t < width && col < cols) {
+            const float s = total_of_shares(shared_sums, t, width, shared_by);
+            if constexpr (CHUNKS == 1) finish(a, col, s);
+            else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
+        }
+    }
     // Phase 0 of a general member: the same sums in the same order, with few divisions, and all loads of a round in
     // flight before the first one is used.
     DEV void sum_any_rows(const Args& a, int block, float* partial, int rows, int cols, int chunks) {
         constexpr int FLIGHT = 8;
         const int groups = divide(cols, V), t = threadIdx.x;
         const SmallDivisor tx(across_any(groups));
-        const int lanes = quotient(THREADS, tx), width = tx * V, shared_by = divide(lanes, V), lane = quotient(t, tx);
+        const int lanes = quotient(THREADS, tx), shared_by = divide(lanes, V), lane = quotient(t, tx);
         int strip = block, chunk = 0, each_rows = rows;
         if constexpr (CHUNKS != 1) {
             const int count = divide(groups + tx - 1, tx);
@@ -338,27 +369,9 @@ struct BiasGrad {
         for (int i = 0; i < V; ++i) sum[i] = 0.0f;
         if (lane < lanes && group < groups) {
             const T* const dy = a.at<T>(Slots::DY) + (i64)group * V;
-#pragma unroll 1
-            for (int first = chunk * each_rows + lane; first < end; first += FLIGHT * lanes) {
-                Vec<T, V> v[FLIGHT];
-#pragma unroll
-                for (int j = 0; j < FLIGHT; ++j)
-                    if (first + j * lanes < end) v[j] = load<T, V>(dy + (u64)(u32)(first + j * lanes) * (u32)cols);
-#pragma unroll
-                for (int j = 0; j < FLIGHT; ++j) {
-                    if (first + j * lanes >= end) continue;
-#pragma unroll
-                    for (int i = 0; i < V; ++i) sum[i] += to_float(v[j].v[i]);
-                }
-            }
+            add_rows<FLIGHT>(sum, dy, cols, chunk * each_rows + lane, end, lanes);
         }
-        const float* shared_sums = share_lanes(partial, sum, lane, lanes, tx, shared_by);
-        const int col = strip * width + t;
-        if (t < width && col < cols) {
-            const float s = total_of_shares(shared_sums, t, width, shared_by);
-            if constexpr (CHUNKS == 1) finish(a, col, s);
-            else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
-        }
+        store_strip(a, partial, sum, lane, lanes, tx, shared_by, cols, strip, chunk);
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Rows rows(a);
@@ -370,7 +383,7 @@ struct BiasGrad {
         if constexpr (PHASE == 0 && !FIXED) {
             sum_any_rows(a, block, partial, (int)rows, cols, chunks);
         } else if constexpr (PHASE == 0) {
-            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx, width = tx * V;
+            const int groups = cols / V, tx = across(groups), lanes = THREADS / tx;
             const int shared_by = share(tx), count = strips(cols), each_steps = steps(rows, chunks, lanes);
             const i64 each_rows = chunk_rows(rows, chunks);
             const int strip = block % count, chunk = block / count, lane = t / tx, group = strip * tx + t % tx;
@@ -390,13 +403,7 @@ struct BiasGrad {
                     }
                 }
             }
-            const float* shared_sums = share_lanes(partial, sum, lane, lanes, tx, shared_by);
-            const int col = strip * width + t;
-            if (t < width && col < cols) {
-                const float s = total_of_shares(shared_sums, t, width, shared_by);
-                if constexpr (CHUNKS == 1) finish(a, col, s);
-                else a.at<float>(Slots::WORK)[(i64)chunk * cols + col] = s;
-            }
+            store_strip(a, partial, sum, lane, lanes, tx, shared_by, cols, strip, chunk);
         } else {
             // Four chunks of eight columns in each warp.
             const int col = block * 8 + t % 8;
@@ -790,18 +797,7 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
                 add(load<T, EACH>(from + (i64)row * cols));
             }
         } else {
-            // All loads of a round are in flight before the first one is used.
-#pragma unroll 1
-            for (int first = warp; first < rows; first += FLIGHT * WARPS) {
-                Vec<T, EACH> more[FLIGHT];
-#pragma unroll
-                for (int i = 0; i < FLIGHT; ++i)
-                    if (first + i * WARPS < rows)
-                        more[i] = load<T, EACH>(from + (u64)(u32)(first + i * WARPS) * (u32)cols);
-#pragma unroll
-                for (int i = 0; i < FLIGHT; ++i)
-                    if (first + i * WARPS < rows) add(more[i]);
-            }
+            add_rows<FLIGHT>(sum.v, from, cols, warp, rows, WARPS);
         }
         partial[threadIdx.x] = sum;
         __syncthreads();
