@@ -750,14 +750,15 @@ template <class T, i64 ROWS, i64 CLASSES> struct Accuracy {
 };
 
 // The sum over the rows of a [ROWS, COLS] (T) is the gradient of a bias, which Rule updates at once. A block handles 32
-// EACH columns, EACH neighbours for each lane; each warp sums every eighth row, and the sums of the warps are added in
-// a fixed order. Slots: those of StepSlots. There is a partial metric for every 32 columns, of which a block writes its
-// first. Constants that a general member reads are at the address that is number 2. Moves ROWS * COLS * sizeof(T)
-// bytes.
+// EACH columns: each warp sums every eighth row, EACH neighbours for each lane; then a thread of each column adds the
+// sums of the warps in a fixed order. Slots: those of StepSlots. There is a partial metric for every 32 columns, which
+// are those of a warp. Constants that a general member reads are at the address that is number 2. Moves ROWS * COLS *
+// sizeof(T) bytes.
 template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
     using Rows = Size<ROWS, 0>;
     using Cols = Size<COLS, 1>;
     static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
+    static constexpr bool BEGINS = !Rows::FIXED;
     static constexpr i64 WORK = 0;
     static_assert(!Cols::FIXED || COLS % EACH == 0, "a lane's columns are all there or all missing");
     static constexpr int blocks(int) { return ceil_div(COLS, 32 * EACH); }
@@ -774,14 +775,23 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         const bool inside = (Cols::FIXED && COLS % (32 * EACH) == 0) || col < cols;
         const T* const from = a.at<T>(Slots::A) + (inside ? col : 0);
         Vec<float, EACH>* const partial = (Vec<float, EACH>*)smem;
+        // The column that the thread updates.
+        constexpr int WIDTH = 32 * EACH;
+        const int own = block * WIDTH + threadIdx.x;
+        const bool updates = threadIdx.x < WIDTH && ((Cols::FIXED && COLS % WIDTH == 0) || own < cols);
         Rule rule;
-        Vec<float, EACH> param, state[2], sum;
-        if (warp == 0 && inside) {
+        float param, state[2];
+        Vec<float, EACH> sum;
+        // The constants of a general member are read before the preceding launch is done: no launch writes them.
+        if constexpr (Rule::WORDS > 0) {
+            if (updates) rule.read_constants((const u32*)(i64)Number<ANY, 2>(a));
+        }
+        if constexpr (BEGINS) begin(a);
+        if (updates) {
             rule.read(a);
-            if constexpr (Rule::WORDS > 0) rule.read_constants((const u32*)(i64)Number<ANY, 2>(a));
-            param = load<float, EACH>(a.at<float>(Rule::PARAM) + col);
+            param = a.at<float>(Rule::PARAM)[own];
 #pragma unroll
-            for (int s = 0; s < Rule::STATES; ++s) state[s] = load<float, EACH>(a.at<float>(Rule::STATE + s) + col);
+            for (int s = 0; s < Rule::STATES; ++s) state[s] = a.at<float>(Rule::STATE + s)[own];
         }
 #pragma unroll
         for (int i = 0; i < EACH; ++i) sum.v[i] = 0.0f;
@@ -801,34 +811,26 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         }
         partial[threadIdx.x] = sum;
         __syncthreads();
-        if (warp != 0) return;
-#pragma unroll
-        for (int w = 1; w < WARPS; ++w) {
-            const Vec<float, EACH> more = partial[w * 32 + lane];
-#pragma unroll
-            for (int i = 0; i < EACH; ++i) sum.v[i] += more.v[i];
-        }
+        if (threadIdx.x >= WIDTH) return;
         UpdateSum m = {0u, 0.0f, 0.0f};
-        if (inside) {
-            Vec<T, EACH> copy;
+        if (updates) {
+            const float* const shares = (const float*)smem + threadIdx.x;
+            float grad = shares[0];
 #pragma unroll
-            for (int i = 0; i < EACH; ++i) {
-                const float before = param.v[i], g = sum.v[i];
-                param.v[i] = rule.step(before, g, state[0].v[i], state[1].v[i]);
-                m.count(param.v[i] - before, g);
-                copy.v[i] = narrow<T>(param.v[i]);
-            }
-            store<float, EACH>(a.at<float>(Rule::PARAM) + col, param);
+            for (int w = 1; w < WARPS; ++w) grad += shares[w * WIDTH];
+            const float before = param;
+            param = rule.step(before, grad, state[0], state[1]);
+            m.count(param - before, grad);
+            a.at<float>(Rule::PARAM)[own] = param;
 #pragma unroll
-            for (int s = 0; s < Rule::STATES; ++s) store<float, EACH>(a.at<float>(Rule::STATE + s) + col, state[s]);
-            if (a.has(Slots::SHADOW)) store<T, EACH>(a.at<T>(Slots::SHADOW) + col, copy);
+            for (int s = 0; s < Rule::STATES; ++s) a.at<float>(Rule::STATE + s)[own] = state[s];
+            if (a.has(Slots::SHADOW)) a.at<T>(Slots::SHADOW)[own] = narrow<T>(param);
         }
         if (!a.has(Slots::PARTS)) return;
         UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
         const UpdatePart all = lanes_metric(m).part();
-        if (lane < EACH && block * EACH + lane < count)
-            parts[block * EACH + lane] = lane == 0 ? all : UpdatePart{0u, 0.0f};
-        if (block == 0) fill_parts(parts, count, ceil_div(count, 32) * 32 - count, UpdatePart{0u, 0.0f});
+        if (lane == 0 && own < cols) parts[block * EACH + warp] = all;
+        if (own < 32) fill_parts(parts, count, ceil_div(count, 32) * 32 - count, UpdatePart{0u, 0.0f});
     }
 };
 

@@ -287,16 +287,25 @@ struct Place {
     int row, col, split;
 };
 
-// The number of neighbouring elements that an epilogue processes at once, in rows of `n` elements.
+// The largest number of neighbouring elements that an epilogue can process at once, in rows of `n` elements.
 __host__ __device__ constexpr int end_width(i64 n) { return n % 4 == 0 ? 4 : n % 2 == 0 ? 2 : 1; }
+// The number that it does process, of a tile with `elements`: as few as give every thread some. A thread computes the
+// functions of its elements one after the other, while idle threads would wait for it.
+__host__ __device__ constexpr int end_share(int elements, int threads, int widest) {
+    int width = widest;
+    while (width > 1 && 2 * elements <= threads * width) width /= 2;
+    return width;
+}
 
 // The tiles of a product and the output of a finished tile. GROUPS accumulators of a tile are in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
 template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, i64 SPLIT,
-    int THREADS, int V>
+    int THREADS, int WIDEST>
 struct Tiles {
     using Out = typename Choose<TRANS == GEMM_TN, float, T>::Type;
     using E = Extents<M, N, K, SPLIT>;
+    // A row of a normalisation belongs to neighbouring lanes of one warp.
+    static constexpr int ROW = WholeRow<Epi>::COLS, V = ROW > 0 ? WIDEST : end_share(BM * BN, THREADS, WIDEST);
     using Ends = Tail<T, Out, ACC, Epi, V>;
     static constexpr bool SPLITS = SPLIT != 1;
     static constexpr int PITCH = BN + 8, STAGING = GROUPS * BM * PITCH * 4;
@@ -307,19 +316,18 @@ struct Tiles {
     static constexpr bool EARLY = !SPLITS && ITEMS <= 2;
     static_assert(BN % 4 == 0, "rows of a tile are moved in groups of four");
     // All lanes of a warp take part in the sums over a row, so that a tile has no rows beyond the last.
-    static constexpr int ROW = WholeRow<Epi>::COLS;
     static_assert(ROW == 0 || (ROW == BN && !SPLITS && 32 % PER_ROW == 0 && BM * PER_ROW % 32 == 0),
         "a row is neighbouring lanes of one warp");
     static_assert(ROW == 0 || !is_fixed(M) || !is_fixed(N) || (N == ROW && M % BM == 0), "tiles hold whole rows");
 
     static constexpr int blocks_of(i64 m, i64 n, i64 split, int phase) {
-        return phase == 0 ? ceil_div(m, BM) * ceil_div(n, BN) * (int)split : ceil_div(m * n / V, THREADS);
+        return phase == 0 ? ceil_div(m, BM) * ceil_div(n, BN) * (int)split : ceil_div(m * n / WIDEST, THREADS);
     }
     static constexpr int blocks(int phase) { return blocks_of(M, N, SPLIT, phase); }
     DEV int blocks_for(const E e, int phase) {
         if constexpr (E::FIXED) return blocks(phase);
         if (phase == 0) return ceil_div(e.m, BM) * ceil_div(e.n, BN) * (int)e.split;
-        return ceil_div((i64)e.m * e.n / V, THREADS);
+        return ceil_div((i64)e.m * e.n / WIDEST, THREADS);
     }
 
     // Neighbouring blocks go down eight rows of tiles before the next column, so that concurrent blocks share both
@@ -399,23 +407,23 @@ struct Tiles {
         Ending<Epi>::template close<BM, BN, THREADS>(a, e, p.row, p.col, metric);
     }
 
-    // Phase 1: a thread sums V elements over the splits, in rising order.
+    // Phase 1: a thread sums WIDEST elements over the splits, in rising order.
     DEV void combine(const Args& a, const E e, int block) {
         using Index = typename Choose<(is_fixed(M) && is_fixed(N) && M * N < (1ll << 30)), int, i64>::Type;
-        const Index m = (Index)e.m, n = (Index)e.n, at = ((Index)block * THREADS + threadIdx.x) * V;
+        const Index m = (Index)e.m, n = (Index)e.n, at = ((Index)block * THREADS + threadIdx.x) * WIDEST;
         const int split = (int)e.split;
         if (at >= m * n) return;
         const Index row = at / n;
         const int col = (int)(at % n);
-        Ends ends;
+        Tail<T, Out, ACC, Epi, WIDEST> ends;
         ends.fetch(a, (int)n, row, col);
         const float* work = a.at<float>(slots::product::WORK) + at;
-        Vec<float, V> sum = load<float, V>(work);
+        Vec<float, WIDEST> sum = load<float, WIDEST>(work);
 #pragma unroll 8
         for (int s = 1; s < split; ++s) {
-            const Vec<float, V> part = load<float, V>(work + (i64)s * m * n);
+            const Vec<float, WIDEST> part = load<float, WIDEST>(work + (i64)s * m * n);
 #pragma unroll
-            for (int v = 0; v < V; ++v) sum.v[v] += part.v[v];
+            for (int v = 0; v < WIDEST; ++v) sum.v[v] += part.v[v];
         }
         UpdateSum none;
         ends.finish(a, (int)n, row, col, sum, none);
@@ -470,6 +478,58 @@ template <class T, bool ALONG_K, int TILE, int BK, i64 LEN, int PAD, bool K_EXAC
             }
         }
     }
+
+    // The copies of one thread to the slabs that follow each other along k, every STEP elements, from a factor whose
+    // sizes are not compiled in. Its addresses are computed once, before the wait for the preceding launch; slabs are
+    // filled in rising order.
+    template <int THREADS, int STEP> struct Cursor {
+        static constexpr int EACH = ceil_div(CHUNKS, THREADS), APART = THREADS / PER_ROW;
+        // Whether it can take the place of `fill`: rounds of all threads cover whole rows, and chunks are copied
+        // asynchronously.
+        static constexpr bool USABLE = THREADS % PER_ROW == 0 && V * (int)sizeof(T) > 2;
+        // The first chunk in the next slab, and the elements of the factor to the thread's next chunk and to the next
+        // slab.
+        const T* from;
+        i64 apart, stride;
+        // Its position in a slab, along k and across, and the ends of both.
+        int place, along, end, across, far;
+
+        __device__ __forceinline__ Cursor(const T* factor, int rows, int cols, int at, int k, int thread) {
+            const int row = thread / PER_ROW, col = thread % PER_ROW * V;
+            place = row * PITCH + col;
+            along = k + (ALONG_K ? col : row), across = at + (ALONG_K ? row : col);
+            end = ALONG_K ? cols : rows, far = ALONG_K ? rows : cols;
+            // Chunks in one column are all inside the factor, or none is.
+            if (!ALONG_K && across >= far) end = 0;
+            apart = (i64)APART * cols, stride = ALONG_K ? (i64)STEP : (i64)STEP * cols;
+            from = factor + offset(cols, ALONG_K ? across : along, ALONG_K ? along : across);
+            asm volatile("" : "+l"(from), "+l"(stride), "+r"(place), "+r"(along), "+r"(end));
+        }
+        __device__ __forceinline__ void fill(T* to, int) {
+#pragma unroll(min_i(EACH, 4))
+            for (int j = 0; j < EACH; ++j) {
+                if (CHUNKS % THREADS != 0 && place / PITCH + j * APART >= ROWS) break;
+                const bool valid = ALONG_K ? along < end && across + j * APART < far : along + j * APART < end;
+                copy_async<V * (int)sizeof(T)>(to + place + j * APART * PITCH, from + j * apart, valid);
+            }
+            from += stride, along += STEP;
+        }
+    };
+    // The same with addresses that are computed for each slab.
+    template <int THREADS, int STEP> struct Copies {
+        const T* factor;
+        int rows, cols, at, k, thread;
+
+        __device__ __forceinline__ Copies(const T* factor, int rows, int cols, int at, int k, int thread)
+            : factor(factor), rows(rows), cols(cols), at(at), k(k), thread(thread) {}
+        __device__ __forceinline__ void fill(T* to, int step) const {
+            Slab::fill<THREADS>(to, factor, rows, cols, at, k + step * STEP, thread);
+        }
+    };
+    // The better ones for a member that is compiled for its sizes, or is not.
+    template <bool FIXED, int THREADS, int STEP>
+    using Filler = typename Choose<!FIXED && Cursor<THREADS, STEP>::USABLE, Cursor<THREADS, STEP>,
+        Copies<THREADS, STEP>>::Type;
 
   private:
     // The thread's j-th chunk. If a round of all threads covers whole rows, the column is constant, which saves
@@ -666,14 +726,13 @@ struct GemmSimt {
 #pragma unroll
                 for (int j = 0; j < TN; ++j) acc[i][j] = 0.0f;
 
-            const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES), a.at<float>(gemm::Ending<Epi>::A),
-                    A_ALONG ? m : depth, A_ALONG ? depth : m, place.row, k0 + step * (KG * BK), thread);
-            };
+            typename SlabA::template Filler<FIXED, GROUP, KG * BK> of_a(a.at<float>(gemm::Ending<Epi>::A),
+                A_ALONG ? m : depth, A_ALONG ? depth : m, place.row, k0, thread);
+            typename SlabB::template Filler<FIXED, GROUP, KG * BK> of_b(a.at<float>(gemm::Ending<Epi>::B),
+                B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0, thread);
+            const auto fill_a = [&](int step, int buffer) { of_a.fill((float*)(mine + buffer * STEP_BYTES), step); };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<float>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col,
-                    k0 + step * (KG * BK), thread);
+                of_b.fill((float*)(mine + buffer * STEP_BYTES + SlabA::BYTES), step);
             };
             const auto compute = [&](int buffer) {
                 const float* const sa = (const float*)(mine + buffer * STEP_BYTES);
@@ -823,15 +882,13 @@ struct GemmMma {
             float acc[DOWN][ACROSS][4];
             clear_sums(acc);
 
-            const auto fill_a = [&](int step, int buffer) {
-                SlabA::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES), a.at<T>(gemm::Ending<Epi>::A),
-                    A_ALONG ? m : depth, A_ALONG ? depth : m, place.row,
-                    k0 + step * (WK * BK), thread);
-            };
+            typename SlabA::template Filler<FIXED, GROUP, WK * BK> of_a(a.at<T>(gemm::Ending<Epi>::A),
+                A_ALONG ? m : depth, A_ALONG ? depth : m, place.row, k0, thread);
+            typename SlabB::template Filler<FIXED, GROUP, WK * BK> of_b(a.at<T>(gemm::Ending<Epi>::B),
+                B_ALONG ? n : depth, B_ALONG ? depth : n, place.col, k0, thread);
+            const auto fill_a = [&](int step, int buffer) { of_a.fill((T*)(mine + buffer * STEP_BYTES), step); };
             const auto fill_b = [&](int step, int buffer) {
-                SlabB::template fill<GROUP>((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES),
-                    a.at<T>(gemm::Ending<Epi>::B), B_ALONG ? n : depth, B_ALONG ? depth : n, place.col,
-                    k0 + step * (WK * BK), thread);
+                of_b.fill((T*)(mine + buffer * STEP_BYTES + SlabA::BYTES), step);
             };
             const auto compute = [&](int buffer) {
                 const T* const sa = (const T*)(mine + buffer * STEP_BYTES);
@@ -1010,7 +1067,7 @@ struct GemmDirect {
     static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
     static constexpr int DEPTH = min_i(STEPS, min_i(FIT_REGISTERS, FIT_SHARED));
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
-    static constexpr int V = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+    static constexpr int V = gemm::end_share(BM * BN, THREADS, gemm::end_width(N));
     using Ends = gemm::Tail<T, Out, ACC, Epi, V>;
     static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
                          ITEMS = ceil_div(BM * PER_ROW, THREADS);

@@ -33,28 +33,34 @@ template <int AT> struct LossReal<(u64)ANY, AT> {
 
 // The targets with label smoothing, which is number AT if there is any. CLASSES is number CLASSES_AT of an operation.
 template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTarget {
-    static constexpr bool SMOOTH = SMOOTHING << 1 != 0;
+    static constexpr bool SMOOTH = SMOOTHING << 1 != 0, FIXED = is_fixed(CLASSES) && SMOOTHING != (u64)ANY;
     const Number<CLASSES, CLASSES_AT> given;
     const LossReal<SMOOTHING, AT> real;
-    OWN explicit LossTarget(const Args& a) : given(a), real(a) {}
+    // The probabilities of a row's own class, as far as it is not smoothed and altogether, and of every other class. A
+    // general member computes them once, because arithmetic in double takes longer than the rest of a row, and before
+    // it waits for the preceding launch if it does so itself.
+    float keep = 1.0f, whole = 1.0f, share = 0.0f;
+    OWN explicit LossTarget(const Args& a) : given(a), real(a) {
+        if constexpr (SMOOTH) {
+            keep = (float)(1.0 - smoothing());
+            whole = (float)(1.0 - smoothing() + smoothing() / classes());
+            share = (float)(smoothing() / classes());
+            if constexpr (!FIXED) asm volatile("" : "+f"(keep), "+f"(whole), "+f"(share));
+        }
+    }
     OWN int classes() const { return (int)given; }
     OWN double smoothing() const { return real.value(); }
-    // Without smoothing a general member needs no arithmetic in double, which takes longer than the rest of a row.
-    OWN bool is_plain() const { return !SMOOTH; }
-    OWN float keep() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing()); }
-    OWN float share() const { return is_plain() ? 0.0f : (float)(smoothing() / classes()); }
-    OWN float whole() const { return is_plain() ? 1.0f : (float)(1.0 - smoothing() + smoothing() / classes()); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
     // The target probability of class `col`.
     OWN float of(int label, int col) const {
-        const float other = names_class(label) ? share() : loss_nan();
-        return col == label ? whole() : other;
+        const float other = names_class(label) ? share : loss_nan();
+        return col == label ? whole : other;
     }
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
     // largest score.
     OWN float loss(float log_sum, float own, float all) const {
-        const float loss = log_sum - keep() * own;
-        return SMOOTH ? loss - share() * all : loss;
+        const float loss = log_sum - keep * own;
+        return SMOOTH ? loss - share * all : loss;
     }
 };
 
@@ -622,18 +628,21 @@ __host__ __device__ constexpr float error_scale(i64 len) {
     for (i64 size = 1; size < len; size *= 4) scale *= 0.5f;
     return scale;
 }
-// LEN (number 0) elements with the scale of their errors.
+// LEN (number 0) elements with the scale of their errors and the factor of their gradients. A general member computes
+// them once.
 template <i64 LEN> struct LossErrors {
     const Number<LEN, 0> len;
-    OWN explicit LossErrors(const Args& a) : len(a) {}
-    OWN float scale() const {
+    float scale, factor;
+    OWN explicit LossErrors(const Args& a) : len(a) {
         if constexpr (is_fixed(LEN)) {
             constexpr float SCALE = error_scale(LEN);
-            return SCALE;
-        } else return error_scale(len);
+            scale = SCALE;
+        } else scale = error_scale(len);
+        factor = (float)(2.0 / len);
+        if constexpr (!is_fixed(LEN)) asm volatile("" : "+f"(scale), "+f"(factor));
     }
     // The mean of the squares from the sum of the squares of scaled errors.
-    OWN float mean_square(float sum) const { return sum / ((float)len * scale() * scale()); }
+    OWN float mean_square(float sum) const { return sum / ((float)len * scale * scale); }
 };
 
 // The number of groups of 16 bytes that a thread has in flight, for this many threads.
@@ -685,7 +694,7 @@ template <class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV float loss_errors(
     const LossErrors<LEN> errors, const Blocks count, const T* y, const T* target, T* dy, float factor, int block) {
     constexpr bool TAIL = !is_fixed(LEN) || LEN % (16 / (int)sizeof(T)) != 0;
-    const float scale = errors.scale();
+    const float scale = errors.scale;
     float sum = 0.0f;
     loss_pairs<T, THREADS, FLIGHT, TAIL>(errors.len, count, y, target, dy, block, [&](float have, float want) {
         const float error = have - want;
@@ -698,7 +707,7 @@ DEV float loss_errors(
 // The same with the gradient of the mean of the squares, times the scale, for the slots of an operation.
 template <class Slots, class T, int THREADS, int FLIGHT, i64 LEN, class Blocks>
 DEV float loss_errors_with_gradient(const Args& a, const LossErrors<LEN> errors, const Blocks count, int block) {
-    const float factor = (float)(2.0 / errors.len) * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
+    const float factor = errors.factor * (a.has(Slots::SCALE) ? *a.at<float>(Slots::SCALE) : 1.0f);
     return loss_errors<T, THREADS, FLIGHT>(
         errors, count, a.at<T>(Slots::Y), a.at<T>(Slots::TARGET), a.at<T>(Slots::DY), factor, block);
 }
@@ -726,9 +735,11 @@ struct Mse : LossInPhases<BLOCKS, THREADS_> {
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct MseGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
     using Slots = slots::mse_grad;
+    static constexpr bool BEGINS = !is_fixed(LEN);
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        loss_errors_with_gradient<Slots, T, THREADS_, FLIGHT>(
-            a, LossErrors<LEN>(a), LossBlocks<BLOCKS, 1>(a), block);
+        const LossErrors<LEN> errors(a);
+        if constexpr (BEGINS) begin(a);
+        loss_errors_with_gradient<Slots, T, THREADS_, FLIGHT>(a, errors, LossBlocks<BLOCKS, 1>(a), block);
     }
 };
 
@@ -739,8 +750,10 @@ struct MseGrad : LossInOneLaunch<0, BLOCKS, 1, THREADS_> {
 template <class T, i64 LEN, int THREADS_, i64 BLOCKS, int FLIGHT = error_flight<T>(LEN, THREADS_ * BLOCKS)>
 struct MseFused : LossInOneLaunch<1, BLOCKS, 1, THREADS_> {
     using Slots = slots::mse_fused;
+    static constexpr bool BEGINS = !is_fixed(LEN);
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const LossErrors<LEN> errors(a);
+        if constexpr (BEGINS) begin(a);
         const LossBlocks<BLOCKS, 1> count(a);
         float sum[1] = {loss_errors_with_gradient<Slots, T, THREADS_, FLIGHT>(a, errors, count, block)};
         if (loss_total<1, THREADS_>(sum, count, a.at<float>(Slots::WORK), a.at<u32>(Slots::TICKET), block, smem) &&

@@ -5,6 +5,7 @@ mod devices;
 mod edit;
 mod facts;
 mod files;
+mod gpu_edits;
 mod keys;
 mod memory;
 mod readable;

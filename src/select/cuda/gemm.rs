@@ -47,6 +47,17 @@ struct Tile {
     stretch: usize,
 }
 
+impl Tile {
+    /// The threads of its block.
+    const fn threads(&self) -> usize {
+        self.groups
+            * match self.unit {
+                Unit::Simt { rows, cols } => self.rows / rows * (self.cols / cols),
+                Unit::Mma { down, across } => 32 * down * across,
+            }
+    }
+}
+
 const fn simt(rows: usize, cols: usize, part: [usize; 2], groups: usize, stretch: usize) -> Tile {
     Tile { rows, cols, unit: Unit::Simt { rows: part[0], cols: part[1] }, groups, stretch }
 }
@@ -303,13 +314,13 @@ impl Direct {
 
 /// Elements of both factors and of the product that one access moves, as they appear in the types of a general member
 /// and of one for a wider class. An update sums its metrics in an order that depends on the last number, so that it is
-/// the same in both.
-fn widths(gemm: &Gemm, real: Real, is_update: bool) -> [String; 2] {
-    let Gemm { m, n, k, trans, .. } = *gemm;
+/// the same in both. If the block has a thread for each element of its tile, the last number is 1 for all sizes.
+fn widths(product: &Product, real: Real, has_thread_for_each: bool) -> [String; 2] {
+    let Gemm { m, n, k, trans, .. } = product.gemm;
     let a = vec_width(real, if matches!(trans, Trans::Tn) { m } else { k });
     let b = vec_width(real, if matches!(trans, Trans::Nt) { k } else { n });
-    let end = [4, 2, 1].into_iter().find(|width| n.is_multiple_of(*width)).unwrap_or(1);
-    [format!("{a}, {b}, {end}"), format!("1, 1, {}", if is_update { end } else { 1 })]
+    let end = [4, 2].into_iter().find(|width| !has_thread_for_each && n.is_multiple_of(*width)).unwrap_or(1);
+    [format!("{a}, {b}, {end}"), format!("1, 1, {}", if product.stepping.is_some() { end } else { 1 })]
 }
 
 /// A tile with the range that a group processes at a time and the number of blocks that share the reduction.
@@ -395,7 +406,7 @@ impl Way {
         };
         let tile = format!("{rows}, {cols}, {stretch}, {down}, {across}, {groups}");
         let any_split = if split == 1 { "1" } else { "ANY" };
-        let [general, wider] = widths(gemm, real, product.stepping.is_some())
+        let [general, wider] = widths(product, real, split == 1 && rows * cols <= self.tile.threads())
             .map(|widths| format!("{t}{}, {tile}, {any_split}, {widths}", product.problem(true)));
         let general = GeneralMember::new(general, product.numbers(split)).with_wider(wider);
         let spec = spec(template, format!("{t}{}, {tile}, {split}", product.problem(false)));
