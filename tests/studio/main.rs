@@ -3,9 +3,9 @@
 mod continued;
 mod devices;
 mod edit;
+mod edits_in_a_row;
 mod facts;
 mod files;
-mod gpu_edits;
 mod keys;
 mod memory;
 mod readable;

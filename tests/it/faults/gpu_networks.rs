@@ -42,6 +42,11 @@ pub const TALL: &str = r#"{"version": 1, "name": "tall", "input": {"shape": [17,
     {"type": "attention", "heads": 1, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// A product whose reduction is divided into several slabs.
+pub const LONG: &str = r#"{"version": 1, "name": "long", "input": {"shape": [300], "batch": 6}, "layers": [
+    {"type": "dense", "units": 20}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
 /// A residual block whose sums are fused into a product and into the gradient of a normalisation.
 pub const BLOCK: &str = r#"{"version": 1, "name": "block", "input": {"shape": [24], "batch": 12}, "layers": [
     {"type": "dense", "units": 24}, {"type": "residual", "layers": [
@@ -101,7 +106,7 @@ pub const TOKENS: &str = concat!(
 );
 
 /// All of them.
-pub const NETWORKS: [&str; 19] = [
+pub const NETWORKS: [&str; 20] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, TALL, WORDS, BLOCK, GATHERED, PATHS,
+    HALF_HEADS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS,
 ];
