@@ -2,18 +2,22 @@
 
 use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
+use std::sync::Once;
 use thiserror::Error;
 
 /// The best instruction set that kernels are written for and this processor supports. `STEPGRAPH_ISA` (`portable`,
-/// `avx2`, `avx512`) selects a lower one, for comparisons.
+/// `avx2`, `avx512`) selects a lower one, for comparisons; any other value is ignored, with a warning.
 #[must_use]
 pub fn detect_isa() -> Isa {
+    static WARNING: Once = Once::new();
     let best = native_isa();
-    match std::env::var("STEPGRAPH_ISA").as_deref() {
-        Ok("portable") => Isa::Portable,
-        Ok("avx2") => best.min(Isa::Avx2),
-        _ => best,
+    let Ok(asked) = std::env::var("STEPGRAPH_ISA") else { return best };
+    let found = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().find(|isa| isa.name() == asked);
+    if found.is_none_or(|isa| isa > best) {
+        let why = if found.is_some() { "this processor lacks it" } else { "expected portable, avx2 or avx512" };
+        WARNING.call_once(|| log::warn!("STEPGRAPH_ISA is {asked:?}: {why}; {} is used", best.name()));
     }
+    found.map_or(best, |isa| best.min(isa))
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -74,7 +74,8 @@ pub fn checkpoint_step(path: &Path) -> Result<u64, TrainError> {
 /// As [`checkpoint_step`].
 pub fn checkpoint_end(path: &Path) -> Result<(u64, Option<f32>), TrainError> {
     let help = "give a file that was written as a checkpoint";
-    let unread = |e: std::io::Error| TrainError::file(path, format!("cannot be read: {e}"), "check the path");
+    let advice = "check the path; `stepgraph runs show RUN` names the folder of a kept run, which has its checkpoint";
+    let unread = |e: std::io::Error| TrainError::file(path, format!("cannot be read: {e}"), advice);
     let (file, _) = read_header(path).map_err(unread)?;
     let header = file["__metadata__"][CHECKPOINT].as_str().and_then(|t| serde_json::from_str::<Header>(t).ok());
     header.map(|h| (h.step, h.loss)).ok_or_else(|| TrainError::file(path, "is not a checkpoint", help))

@@ -3,7 +3,7 @@
 use super::curve::{EvaluationPoint, MAGIC, put_evaluation, put_steps};
 use super::layers::Joined;
 use super::{Curves, LayerCurves, PlanDigest, ResumePoint, RunEnd, RunRecord, RunSpan, RunStore, RunsError, now_ms};
-use crate::tensor::{sync_folder, write_atomic};
+use crate::tensor::{sync_folder, write_advice, write_atomic};
 use crate::train::{Spans, StepReport, checkpoint_step};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::fs::{File, TryLockError};
@@ -20,6 +20,11 @@ const RECORD_EVERY: Duration = Duration::from_secs(3);
 
 pub(super) fn failed(path: &Path, cause: io::Error) -> RunsError {
     RunsError::File { path: path.to_owned(), what: "written", cause }
+}
+
+/// Why the data of a run cannot be written, and what to do.
+fn with_advice(error: &io::Error) -> String {
+    format!("{error}; {}", write_advice(error))
 }
 
 /// Messages to the thread.
@@ -203,7 +208,7 @@ impl RunWriter {
             };
             let outcome = outcome.and_then(|()| self.write_in_time());
             if let Err(error) = outcome {
-                self.failure = Some(error.to_string());
+                self.failure = Some(with_advice(&error));
                 break;
             }
         }
@@ -213,7 +218,7 @@ impl RunWriter {
         }
         self.record.span.ended_ms = Some(now_ms());
         let closed = self.write_all().and_then(|()| self.curve.sync_all()).and_then(|()| self.write_record());
-        let failure = self.failure.take().or_else(|| closed.err().map(|e| e.to_string()));
+        let failure = self.failure.take().or_else(|| closed.err().map(|e| with_advice(&e)));
         if failure.is_none() && self.record.steps == 0 && self.record.state == RunEnd::Stopped {
             // A run that never made a step is not kept; one whose last data could not be written is.
             if let Some(folder) = self.path.parent() {
