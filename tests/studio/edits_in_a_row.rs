@@ -105,9 +105,19 @@ fn judge(mut seen: Seen) {
     }
 }
 
+/// A window that trains on this device.
+fn window_on(device: DeviceChoice) -> Robot {
+    let mut robot = Robot::open(Some("digits-mlp"));
+    robot.until("the devices", |app| app.studio.devices.list().iter().any(|found| found.choice == device));
+    robot.choose(UiCommand::ChooseDevice(device));
+    robot.settle();
+    assert_eq!(robot.app().studio.devices.current().choice, device);
+    robot
+}
+
 #[test]
 fn edits_in_a_row_on_the_cpu_keep_nobody_waiting() {
-    let mut robot = Robot::open(Some("digits-mlp"));
+    let mut robot = window_on(DeviceChoice::Cpu);
     judge(edit_and_train(&mut robot, 30, Duration::from_millis(100)));
 }
 
@@ -117,8 +127,7 @@ fn edits_in_a_row_on_a_gpu_keep_nobody_waiting() {
         println!("skipped: no CUDA device ({why})");
         return;
     }
-    let mut robot = Robot::open(Some("digits-mlp"));
-    robot.until("the GPU", |app| matches!(app.studio.devices.current().choice, DeviceChoice::Gpu(0)));
+    let mut robot = window_on(DeviceChoice::Gpu(0));
     let edits = std::env::var("STEPGRAPH_EDITS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
     judge(edit_and_train(&mut robot, std::cmp::max(edits, 2), Duration::from_secs(1)));
 }
