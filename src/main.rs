@@ -24,10 +24,9 @@ impl Log for StderrLog {
     fn flush(&self) {}
 }
 
-/// `STEPGRAPH_LOG` is off, error, warn, info, debug or trace; errors are logged unless it says otherwise.
+/// Logs to standard error, at the level that `STEPGRAPH_LOG` sets.
 fn start_logging() {
-    let level = std::env::var("STEPGRAPH_LOG").ok().and_then(|l| l.parse().ok());
-    log::set_max_level(level.unwrap_or(LevelFilter::Error));
+    log::set_max_level(cli::log_level().unwrap_or(LevelFilter::Error));
     // There is no other logger, because this runs once.
     let _ = log::set_logger(&StderrLog);
 }
@@ -56,5 +55,6 @@ fn main() -> ExitCode {
     let cli = cli::parse();
     explain_panics(!cli::opens_window(&cli));
     start_logging();
+    cli::report_wrong_values();
     cli::run(&cli)
 }

@@ -10,7 +10,12 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The time between two lines of progress, if there is no terminal.
+const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]
@@ -148,6 +153,8 @@ struct Progress {
     name: String,
     /// Thousandths of the work that are done.
     done: AtomicU64,
+    /// When the last line was written.
+    line: Mutex<Instant>,
 }
 
 impl Progress {
@@ -159,15 +166,21 @@ impl Progress {
             bar.set_message(name.to_owned());
             bar
         });
-        Self { bar, name: name.to_owned(), done: AtomicU64::new(0) }
+        Self { bar, name: name.to_owned(), done: AtomicU64::new(0), line: Mutex::new(Instant::now()) }
     }
 
     fn report(&self, share: f64) {
         let now = (share * 1000.0) as u64;
-        if self.done.fetch_max(now, Ordering::Relaxed) < now
-            && let Some(bar) = &self.bar
-        {
+        if self.done.fetch_max(now, Ordering::Relaxed) >= now {
+            return;
+        }
+        if let Some(bar) = &self.bar {
             bar.set_position(now);
+        } else if let Ok(mut line) = self.line.try_lock()
+            && line.elapsed() > LINE_EVERY
+        {
+            *line = Instant::now();
+            output::note(&format!("{}: {:.0} %", self.name, share * 100.0));
         }
     }
 

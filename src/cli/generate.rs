@@ -115,12 +115,14 @@ pub fn run(args: &GenerateArgs) -> anyhow::Result<()> {
         return Err(error);
     }
     let seconds = started.elapsed().as_secs_f64();
+    // Notes begin on a line of their own.
+    let rest = if printed { "" } else { &*prompt };
+    let printed = if args.json { Ok(()) } else { output::print(&format!("{rest}\n")) };
     for note in &made.notes {
         output::note(&format!("note: {note}"));
     }
     if !args.json {
-        let rest = if printed { "" } else { &*prompt };
-        return output::print(&format!("{rest}\n"));
+        return printed;
     }
     output::print_json(&Summary {
         preset: model.name,

@@ -17,6 +17,7 @@ mod completions;
 mod device;
 mod doctor;
 mod doctor_args;
+mod environment;
 mod error;
 mod export;
 mod functions;
@@ -58,6 +59,7 @@ use crate::model::{BUNDLED, did_you_mean};
 use args::{Cli, Command};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+pub use environment::{log_level, report_wrong_values};
 use std::path::Path;
 use std::process::ExitCode;
 

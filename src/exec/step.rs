@@ -9,6 +9,7 @@ use super::store::{ParamStore, StepArena, StepImage, StepMemory, Turn};
 use crate::compile::Compiled;
 use crate::exec::error::ExecError;
 use crate::lower::LValueId;
+use crate::plan::{StateKey, StateKind};
 use crate::select::Device;
 use crate::tensor::{Bytes, DType, Element, HostTensor};
 use half::{bf16, f16};
@@ -480,5 +481,14 @@ impl Step {
     /// If the step has none.
     pub fn find(&self, name: &str) -> Result<LValueId, ExecError> {
         self.compiled().plan.program.find(name).ok_or_else(|| ExecError::NoValue(name.to_owned()))
+    }
+
+    /// The first value of this kind that survives the step.
+    ///
+    /// # Errors
+    /// If the step has none.
+    pub fn state(&self, kind: StateKind) -> Result<LValueId, ExecError> {
+        let found = StateKey::values_of(&self.compiled().plan.program, &[kind]).first().copied();
+        found.ok_or_else(|| ExecError::NoValue(kind.name().to_owned()))
     }
 }

@@ -131,7 +131,7 @@ pub struct Attention {
 slots! {
     pub mod attention(op: Attention) {
         QKV: in activation [op.geometry.rows() * op.geometry.packed()],
-        COUNTER: in [2] if op.geometry.has_dropout(),
+        COUNTER: in live [2] if op.geometry.has_dropout(),
         Y: out activation [op.geometry.rows() * op.geometry.width()],
         LSE: out [op.geometry.rows() * op.geometry.heads],
         WORK: scratch,
@@ -174,7 +174,7 @@ slots! {
         QKV: in activation [op.geometry.rows() * op.geometry.packed()],
         Y: in activation [op.geometry.rows() * op.geometry.width()],
         LSE: in [op.geometry.rows() * op.geometry.heads],
-        COUNTER: in [2] if op.geometry.has_dropout(),
+        COUNTER: in live [2] if op.geometry.has_dropout(),
         DX: out activation [op.geometry.rows() * op.geometry.packed()],
         WORK: scratch,
     }

@@ -15,7 +15,7 @@ pub struct StepInc {}
 
 slots! {
     pub mod step_inc(op: StepInc) {
-        COUNTER_PREV: in [2],
+        COUNTER_PREV: in live [2],
         COUNTER: out [2],
     }
 }
@@ -35,7 +35,7 @@ operation! {
     /// `corr [2] = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)` with `t` the step of the counter, after `StepInc`, minus
     /// the number of steps `skipped` because of an overflow.
     pub struct BiasCorr { pub beta1: Scalar, pub beta2: Scalar }
-    slots bias_corr(op) { COUNTER: in [2], CORR: out [2], SKIPPED: in [1] if OPTIONAL }
+    slots bias_corr(op) { COUNTER: in live [2], CORR: out [2], SKIPPED: in [1] if OPTIONAL }
     "bias_corr" => {
         dims: String::new(),
         flops: 6,

@@ -15,7 +15,7 @@ operation! {
     pub struct Dropout { pub len: usize, pub rate: Scalar, pub stream: u32 }
     slots dropout(op) {
         X: in activation [op.len],
-        COUNTER: in [2],
+        COUNTER: in live [2],
         Y: out activation [op.len],
         MASK: out [op.len.div_ceil(8)],
     }

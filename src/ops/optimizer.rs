@@ -19,7 +19,7 @@ macro_rules! update_slots {
                 PARAM_PREV: in [$op.len],
                 GRAD: in [$op.len],
                 $($before)*
-                HYPER: in [$op.options.rates()],
+                HYPER: in live [$op.options.rates()],
                 $($($rates)*)?
                 PARAM: out [$op.len],
                 $($after)*
@@ -63,7 +63,7 @@ update_slots! {
             V_PREV: in [op.len],
         }
         rates {
-            CORR: in [2],
+            CORR: in live [2],
         }
         after {
             M: out [op.len],

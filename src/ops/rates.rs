@@ -71,9 +71,9 @@ operation! {
         pub batches: usize,
     }
     slots update_rates(op) {
-        HYPER: in [2],
-        COUNTER: in [2] if !op.schedule().is_constant(),
-        STEPS: in [1] if op.schedule.has_end(),
+        HYPER: in live [2],
+        COUNTER: in live [2] if !op.schedule().is_constant(),
+        STEPS: in live [1] if op.schedule.has_end(),
         GRAD_NORM_SEG: in [op.segments] if op.clips() && op.segments > 0,
         RATES: out [op.rates()],
     }

@@ -42,6 +42,9 @@ pub struct Slot {
     /// Whether it holds activations or their gradients; for products this depends on the operation (see
     /// [`Operation::is_activation`](super::Operation::is_activation)).
     pub activation: bool,
+    /// Whether a value that is read from it is a live constant: a number like the learning rate or the step, which
+    /// is read from memory at every replay.
+    pub live: bool,
 }
 
 /// Declares the table of an operation, or of several that share it, as a module of its slots:
@@ -51,6 +54,7 @@ pub struct Slot {
 ///     pub mod layer_norm(op: LayerNorm) {
 ///         X: in activation [op.rows * op.cols],
 ///         GAMMA_PREV: in [op.cols] if op.accumulate,
+///         COUNTER: in live [2],
 ///         TICKET: in_out [1] if OPTIONAL,
 ///         WORK: scratch,
 ///     }
@@ -58,11 +62,11 @@ pub struct Slot {
 /// ```
 ///
 /// Each line is a slot in the order in which kernels see their pointers: its name, whether it is read (`in`), written
-/// (`out`), both (`in_out`) or `scratch`, whether it holds activations, how many elements it holds, and a condition
-/// under which it must be bound; without a condition it must always be bound. `*_prev` is the value before an update or
-/// accumulation: if both are bound, it has the address of the output. A `ticket` is a counter of finished blocks that
-/// is zero before and after a kernel; only executors whose kernels need one bind it. `scratch` memory has the size that
-/// the kernel requests, and its contents are undefined before and after.
+/// (`out`), both (`in_out`) or `scratch`, whether it holds activations or a `live` constant, how many elements it
+/// holds, and a condition under which it must be bound; without a condition it must always be bound. `*_prev` is the
+/// value before an update or accumulation: if both are bound, it has the address of the output. A `ticket` is a counter
+/// of finished blocks that is zero before and after a kernel; only executors whose kernels need one bind it. `scratch`
+/// memory has the size that the kernel requests, and its contents are undefined before and after.
 ///
 /// The module contains a constant for each slot, the table itself, and the two functions that `table!` uses for the
 /// trait.
@@ -89,6 +93,7 @@ macro_rules! slots {
                 },
                 dir: slots!(@dir $dir),
                 activation: slots!(@activation $($holds)?),
+                live: slots!(@live $($holds)?),
             }),+];
 
             /// The elements that a slot holds; `None` for scratch memory.
@@ -123,7 +128,9 @@ macro_rules! slots {
     (@dir in_out) => { crate::ops::Dir::InOut };
     (@dir scratch) => { crate::ops::Dir::Work };
     (@activation activation) => { true };
-    (@activation) => { false };
+    (@activation $($other:ident)?) => { false };
+    (@live live) => { true };
+    (@live $($other:ident)?) => { false };
     (@extent $extent:expr) => { Some($extent) };
     (@extent) => { None };
     (@needed $dir:ident $needed:expr) => { $needed };

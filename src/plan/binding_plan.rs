@@ -74,12 +74,6 @@ pub struct Constant {
     pub live: bool,
 }
 
-/// Whether an operation's input contains a live constant, which is read from memory at every replay.
-#[must_use]
-pub fn is_live(slot: &str) -> bool {
-    matches!(slot, "hyper" | "corr" | "counter" | "counter_prev" | "steps")
-}
-
 /// A program with every value in its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BindingPlan {
@@ -216,10 +210,10 @@ impl BindingPlan {
         let mut out = Vec::new();
         for (index, op) in self.program.ops.iter().enumerate() {
             out.extend(frozen(op).into_iter().map(|(name, value)| Constant { op: index, name, value, live: false }));
-            for (slot, value) in op.bound(Dir::In) {
-                if is_live(slot) {
-                    let value = self.program.value(value).name.clone();
-                    out.push(Constant { op: index, name: slot.to_owned(), value, live: true });
+            for (slot, value) in op.kind.slots().iter().zip(&op.args).filter(|(slot, _)| slot.live) {
+                if let Some(value) = value {
+                    let value = self.program.value(*value).name.clone();
+                    out.push(Constant { op: index, name: slot.name.to_owned(), value, live: true });
                 }
             }
         }

@@ -15,7 +15,7 @@ mod state;
 mod store_layout;
 mod svg;
 
-pub use binding_plan::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place, is_live};
+pub use binding_plan::{BindingPlan, Buffer, BufferId, Constant, EXTERNAL, Part, Place};
 pub use bindings::{PlanError, bind};
 pub use capture::{CapturePlan, LossBufs, PerLayerBufs, TensorRef};
 pub use state::{StateKey, StateKind};

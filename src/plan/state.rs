@@ -85,7 +85,8 @@ impl fmt::Display for StateKey {
 impl StateKey {
     /// The key of a value that exists before a step or is read after it, and is not an alias. Only this function uses
     /// names; all later code compares keys. `None` in an evaluation for its batch and output, which no other step has.
-    pub(super) fn of_root(program: &Program, id: LValueId) -> Option<Self> {
+    #[must_use]
+    pub fn of_root(program: &Program, id: LValueId) -> Option<Self> {
         let value = program.value(id);
         let name = value.name.as_str();
         let key = |kind, of: &str| Some(Self { kind, of: of.to_owned() });
@@ -115,5 +116,12 @@ impl StateKey {
             (Role::Metric, _) => key(StateKind::Metric, name),
             _ => key(StateKind::Other, name),
         }
+    }
+
+    /// The values of these kinds that survive a step of the program, in its order.
+    #[must_use]
+    pub fn values_of(program: &Program, kinds: &[StateKind]) -> Vec<LValueId> {
+        let ids = (0..program.values.len() as u32).map(LValueId);
+        ids.filter(|id| Self::of_root(program, *id).is_some_and(|key| kinds.contains(&key.kind))).collect()
     }
 }

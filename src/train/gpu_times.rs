@@ -139,7 +139,7 @@ fn time_all(
     let choices = first.selection.choices.iter().enumerate();
     let single = choices.filter(|(_, choice)| !is_open(choice));
     let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();
-    prefetch(device, &wanted)?;
+    let _prefetched = prefetch(device, &wanted)?;
     let ready = started.elapsed();
     for round in &rounds {
         let timer = OpTimer::new(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;

@@ -4,6 +4,7 @@ use crate::compile::{Options, compile};
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::model::{Init, Model, ParamId, Rng, init_values};
+use crate::plan::StateKind;
 use crate::tensor::DType;
 use crate::train::data_feed::write_real;
 use crate::train::preparation::start_loss_scale;
@@ -26,7 +27,7 @@ pub(super) const STEPS: i64 = 100;
 /// at zero, so that their gradients matter.
 fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
     let program = &step.compiled().plan.program;
-    let (real, hyper) = (program.real, step.find("hyper")?);
+    let (real, hyper) = (program.real, step.state(StateKind::Hyper)?);
     for (index, param) in model.params.iter().enumerate() {
         let id = ParamId(index as u32);
         let mut values: Vec<f64> = init_values(param, index, seed).into_iter().map(f64::from).collect();

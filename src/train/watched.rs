@@ -3,6 +3,7 @@
 use super::TrainError;
 use crate::exec::Step;
 use crate::lower::LValueId;
+use crate::plan::StateKind;
 
 /// The values that the host reads after a step.
 pub(super) struct Watched {
@@ -27,7 +28,7 @@ impl Watched {
             accuracy: find("accuracy"),
             update_max: find("update_max"),
             grad_norm: find("grad_norm"),
-            hyper: step.find("hyper")?,
+            hyper: step.state(StateKind::Hyper)?,
             rates: find("rates"),
             steps: find("steps"),
             loss_scale: find("loss_scale"),
@@ -65,7 +66,7 @@ impl Reported {
             update_max: find("update_max"),
             grad_norm: find("grad_norm"),
             update_max_seg: find("update_max_seg"),
-            rate: find("rates").or_else(|| find("hyper")),
+            rate: find("rates").or_else(|| step.state(StateKind::Hyper).ok()),
             loss_scale: find("loss_scale"),
         }
     }

@@ -99,12 +99,12 @@ fn a_run_whose_program_was_killed_continues_from_its_checkpoint() {
     let exact = stepgraph::studio::view_models::format::exact;
     let way = if from < entry.record.steps {
         format!(
-            "at step {}; Continue resumes from step {}, its last checkpoint.",
+            "at step {}; it can continue from step {}, its last checkpoint.",
             exact(entry.record.steps),
             exact(from)
         )
     } else {
-        format!("at step {}; Continue resumes from its last checkpoint", exact(from))
+        format!("at step {}; it can continue from its last checkpoint", exact(from))
     };
     assert!(robot.sees(&way), "{way}: {:?}", robot.app().studio.notice);
     perform(&mut robot, UiCommand::DismissNotice);

@@ -118,7 +118,7 @@ fn one_selection_is_shown_in_every_view_and_goes_back() {
     robot.press("Step graph");
     let op = robot.app().studio.plan.as_ref().expect("a plan").ops[0].kernel.clone();
     robot.press(&format!("Op 0 {op}"));
-    assert!(robot.app().studio.inspector.to_string().contains("[Candidates that lost]"));
+    assert!(robot.app().studio.inspector.to_string().contains("[Rejected candidates]"));
     robot.key(Modifiers::ALT, Key::ArrowLeft);
     assert!(robot.app().studio.inspector.to_string().starts_with("Layer: L0:Dense"));
     robot.key(Modifiers::ALT, Key::ArrowRight);

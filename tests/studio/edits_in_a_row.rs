@@ -127,6 +127,9 @@ fn edits_in_a_row_on_a_gpu_keep_nobody_waiting() {
         println!("skipped: no CUDA device ({why})");
         return;
     }
+    // As in the program itself, kernels are compiled by other processes.
+    let program = std::env::var_os("CARGO_BIN_EXE_stepgraph").unwrap_or(env!("CARGO_BIN_EXE_stepgraph").into());
+    cuda::start_compilers_from(program.into());
     let mut robot = window_on(DeviceChoice::Gpu(0));
     let edits = std::env::var("STEPGRAPH_EDITS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
     judge(edit_and_train(&mut robot, std::cmp::max(edits, 2), Duration::from_secs(1)));

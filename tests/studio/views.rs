@@ -89,7 +89,7 @@ fn a_selection_reaches_layers_ops_and_buffers() {
     let buffer = *of_op.buffers.first().expect("a buffer");
     assert!(Related::new(&Selection::Buffer(buffer), Some(&plan.compiled)).ops.contains(&op));
     let page = InspectorView::new(&Selection::Op(op), &presets::digits(), Some(&plan), &[]).to_string();
-    assert!(page.contains("layer -> L0:Dense") && page.contains("[Candidates that lost]"), "{page}");
+    assert!(page.contains("layer -> L0:Dense") && page.contains("[Rejected candidates]"), "{page}");
     let page =
         InspectorView::new(&Selection::Layer(LayerPath::from([0])), &presets::digits(), Some(&plan), &[0.5, 0.25])
             .to_string();

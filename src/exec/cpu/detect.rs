@@ -2,22 +2,30 @@
 
 use super::cores::usable_cores;
 use crate::select::{Isa, MOST_THREADS, Target};
-use std::sync::Once;
 use thiserror::Error;
 
-/// The best instruction set that kernels are written for and this processor supports. `STEPGRAPH_ISA` (`portable`,
-/// `avx2`, `avx512`) selects a lower one, for comparisons; any other value is ignored, with a warning.
+/// The best instruction set that kernels are written for and this processor supports. `STEPGRAPH_ISA` selects a lower
+/// one, for comparisons; a value that is not valid changes nothing.
 #[must_use]
 pub fn detect_isa() -> Isa {
-    static WARNING: Once = Once::new();
     let best = native_isa();
-    let Ok(asked) = std::env::var("STEPGRAPH_ISA") else { return best };
+    isa_variable().ok().flatten().map_or(best, |isa| best.min(isa))
+}
+
+/// The instruction set in `STEPGRAPH_ISA`; `None` if it is not set, or empty.
+///
+/// # Errors
+/// If it is not `portable`, `avx2` or `avx512`, or this processor lacks it.
+pub fn isa_variable() -> Result<Option<Isa>, String> {
+    let Ok(asked) = std::env::var("STEPGRAPH_ISA") else { return Ok(None) };
+    let best = native_isa();
     let found = [Isa::Portable, Isa::Avx2, Isa::Avx512].into_iter().find(|isa| isa.name() == asked);
-    if found.is_none_or(|isa| isa > best) {
-        let why = if found.is_some() { "this processor lacks it" } else { "expected portable, avx2 or avx512" };
-        WARNING.call_once(|| log::warn!("STEPGRAPH_ISA is {asked:?}: {why}; {} is used", best.name()));
+    match found {
+        _ if asked.is_empty() => Ok(None),
+        Some(isa) if isa <= best => Ok(Some(isa)),
+        Some(_) => Err(format!("STEPGRAPH_ISA is {asked:?}, which this processor lacks; {} is used", best.name())),
+        None => Err(format!("STEPGRAPH_ISA is {asked:?}; expected portable, avx2 or avx512; {} is used", best.name())),
     }
-    found.map_or(best, |isa| best.min(isa))
 }
 
 #[cfg(target_arch = "x86_64")]

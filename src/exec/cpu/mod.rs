@@ -37,6 +37,8 @@ pub use bounds::{BoundedStep, Storage};
 pub use ceilings::{Ceilings, Floor, Level};
 pub use coarse::CoarseStep;
 pub use cores::usable_cores;
-pub use detect::{WrongThreads, asked_threads, cpu_name, default_threads, detect_isa, host_target, threads_variable};
+pub use detect::{
+    WrongThreads, asked_threads, cpu_name, default_threads, detect_isa, host_target, isa_variable, threads_variable,
+};
 pub use ledger::Ledger;
 pub use pool::Pool;

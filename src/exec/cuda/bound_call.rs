@@ -48,8 +48,8 @@ pub(super) fn launch_phase(gpu: &Gpu, phase: Phase, threads: u32, args: &[u64]) 
         numAttrs: u32::from(has_pdl || phase.is_cooperative()),
     };
     let mut params = [args.as_ptr().cast::<c_void>().cast_mut()];
-    // SAFETY: the function is loaded for good; its one parameter is a structure of as many pointers as `args` holds,
-    // which the driver copies.
+    // SAFETY: the caller's kernel keeps the function loaded; its one parameter is a structure of as many pointers as
+    // `args` holds, which the driver copies.
     unsafe { sys::cuLaunchKernelEx(&raw const config, phase.function, params.as_mut_ptr(), std::ptr::null_mut()) }
         .result()
         .map_err(|e| failed("cuLaunchKernelEx", e))

@@ -7,6 +7,7 @@ use super::clear_nodes::clear_memory;
 use super::draft::{Drafts, asks_library, draft_all};
 use super::error::CudaError;
 use super::general_members::{place_tables, set_geometry};
+use super::kernel_store::FoundKernel;
 use super::launch::Launch;
 use super::memory::DeviceMemory;
 use super::source::KernelSource;
@@ -134,20 +135,25 @@ impl BoundOps {
     }
 }
 
+/// Kernels that stay loaded until this value is dropped.
+#[must_use]
+pub struct Prefetched {
+    _kernels: Vec<FoundKernel>,
+}
+
 /// Prepares operations, each given by its step and its index there: compiles their kernels and lets libraries make
-/// their plans, all at once. Steps that are built from them later find the results ready.
+/// their plans, all at once. Steps that are built from them while the returned value is alive find the results ready.
 ///
 /// # Errors
 /// If no kernel or library can compute an operation.
-pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> {
+pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Prefetched, ExecError> {
     gpu.enter()?;
     // Custom kernels are compiled while libraries prepare theirs. A missing kernel is reported when it is needed.
     let (asking, custom): (Vec<_>, Vec<_>) = ops.iter().partition(|(compiled, index)| asks_library(compiled, *index));
     std::thread::scope(|scope| {
-        let compile = || -> Result<(), ExecError> {
+        let compile = || -> Result<Vec<FoundKernel>, ExecError> {
             gpu.enter()?;
-            let _ = gpu.kernels(&sources_of(gpu, &custom)?);
-            Ok(())
+            Ok(gpu.kernels(&sources_of(gpu, &custom)?))
         };
         let compiling = std::thread::Builder::new().name("stepgraph-bind".into()).spawn_scoped(scope, compile);
         let mut sources = sources_of(gpu, &asking)?;
@@ -155,13 +161,14 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<(), ExecError> 
             // The kernels that their graphs will need.
             sources.push(clear_memory().into());
         }
-        let _ = gpu.kernels(&sources);
+        let mut kernels = gpu.kernels(&sources);
         match compiling.map(std::thread::ScopedJoinHandle::join) {
-            Ok(Ok(compiled)) => compiled,
-            Ok(Err(_)) => Err(CudaError::from("the thread that compiles kernels ended in a panic").into()),
+            Ok(Ok(compiled)) => kernels.extend(compiled?),
+            Ok(Err(_)) => return Err(CudaError::from("the thread that compiles kernels ended in a panic").into()),
             // Kernels that were not compiled in advance are compiled when they are needed.
-            Err(_) => Ok(()),
+            Err(_) => {}
         }
+        Ok(Prefetched { _kernels: kernels })
     })
 }
 

@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The only argument of a process that compiles for another one.
@@ -27,6 +28,9 @@ const LONGEST: u64 = 1 << 30;
 /// Whether this program, started with [`ASKED`], compiles, as far as is known.
 static CAN_BE_STARTED: AtomicBool = AtomicBool::new(false);
 
+/// The program that is started if it is not this one.
+static OTHER_PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
 /// If this program was started to compile for another one, does so until standard input ends; then the caller must
 /// exit. Returns `None` if it was not. Must be called before anything else.
 ///
@@ -41,6 +45,13 @@ pub fn compile_for_another() -> Option<io::Result<()>> {
 /// Declares that this program calls [`compile_for_another`] first, so that it may be started for that purpose.
 pub fn may_start_compilers() {
     CAN_BE_STARTED.store(true, Ordering::Relaxed);
+}
+
+/// Declares that another program calls [`compile_for_another`] first, and is started in place of this one. The first
+/// call counts.
+pub fn start_compilers_from(program: PathBuf) {
+    let _ = OTHER_PROGRAM.set(program);
+    may_start_compilers();
 }
 
 /// Answers requests: architecture (two numbers of 4 bytes), length (8 bytes), source. An answer is 1 and the machine
@@ -85,8 +96,11 @@ fn write_counted(to: &mut impl Write, bytes: &[u8]) -> io::Result<()> {
     to.flush()
 }
 
-/// This program's file, even if another file has replaced it since the program started.
-fn this_program() -> io::Result<PathBuf> {
+/// The program to start: this one's file, even if another file has replaced it since the program started, or another.
+fn program() -> io::Result<PathBuf> {
+    if let Some(other) = OTHER_PROGRAM.get() {
+        return Ok(other.clone());
+    }
     if cfg!(target_os = "linux") { Ok(PathBuf::from("/proc/self/exe")) } else { std::env::current_exe() }
 }
 
@@ -114,7 +128,7 @@ impl Compiler {
     /// # Errors
     /// If the system reports an error.
     pub(super) fn start() -> io::Result<Self> {
-        let mut command = Command::new(this_program()?);
+        let mut command = Command::new(program()?);
         command.arg(ASKED).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         match (child.stdin.take(), child.stdout.take()) {

@@ -19,7 +19,6 @@ use super::recording::Role;
 use crate::exec::backend::GraphRead;
 use crate::exec::error::ExecError;
 use crate::ops::Slot;
-use crate::plan::is_live;
 use cudarc::driver::sys;
 use std::collections::{HashMap, HashSet};
 
@@ -243,7 +242,7 @@ pub(super) fn live_constants(ops: &BoundOps, planned: &[Planned]) -> Vec<LiveCon
     for launch in planned {
         for (member, op) in launch.ops.iter().enumerate().filter_map(|(member, op)| Some((member, (*op)?))) {
             for (slot, kind) in plan.program.ops[op].kind.slots().iter().enumerate() {
-                let Some(place) = plan.argument(op, slot).filter(|_| kind.dir.is_read() && is_live(kind.name)) else {
+                let Some(place) = plan.argument(op, slot).filter(|_| kind.live) else {
                     continue;
                 };
                 let address = launch.args[member * MAX_ARGS + slot];

@@ -82,10 +82,8 @@ impl KernelCache {
     #[must_use]
     pub fn of_user() -> Option<Self> {
         let folder = cache_folder()?;
-        let variable = limit_variable().unwrap_or_else(|wrong| {
-            log::warn!("{wrong}");
-            None
-        });
+        // The program has reported a wrong value at its start.
+        let variable = limit_variable().unwrap_or_default();
         let chosen = || bytes_of(&std::fs::read_to_string(folder.join(LIMIT_FILE)).ok()?);
         let limit_bytes = variable.or_else(chosen).unwrap_or(DEFAULT_LIMIT);
         Some(Self::at(folder, limit_bytes))

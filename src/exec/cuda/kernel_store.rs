@@ -1,8 +1,9 @@
 //! The kernels of one GPU: compiled or found on disk when they are first requested, and unloaded when too many are
 //! unused.
 
+use super::compile_thread::{Need, compile_on_thread};
 use super::compile_workers::{Compiler, crew_for};
-use super::compiler::{Arch, compile_source, compiler_and_options};
+use super::compiler::{Arch, compiler_and_options};
 use super::crew::share_work;
 use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
@@ -69,8 +70,9 @@ pub(super) type FoundKernel = Result<Arc<Kernel>, CudaError>;
 /// The index of a source among those that were missing, and its result.
 type Loading = (usize, FoundKernel);
 
-/// The largest number of unused kernels that stay loaded, so that undoing an edit needs no loading.
-const MOST_LOADED: usize = 4_096;
+/// The largest number of unused kernels that stay loaded, so that undoing an edit needs no loading: general ones, which
+/// most networks share, and others. A loaded kernel takes a third of a mebibyte of the process's memory.
+const MOST_UNUSED: [usize; 2] = [4_096, 256];
 
 /// Loaded kernels by their source, with the processes that compile more of them.
 #[derive(Default)]
@@ -95,21 +97,21 @@ impl Loaded {
         Some(Arc::clone(kernel))
     }
 
-    /// Unloads kernels that only the store holds, the least recently requested ones first.
-    fn unload(&mut self, most: usize) {
-        let surplus = self.by_source.len().saturating_sub(most);
-        if surplus == 0 {
-            return;
-        }
-        let unused = self.by_source.iter().filter(|(source, (kernel, asked))| {
-            let is_held = Arc::strong_count(kernel) > 1 || Arc::strong_count(&kernel.module) > 1;
-            !is_held && *asked != self.now && !source.stays_in_graphs()
-        });
-        let mut unused: Vec<(u64, KernelSource)> = unused.map(|(s, (_, asked))| (*asked, s.clone())).collect();
-        unused.sort_unstable_by_key(|(asked, _)| *asked);
-        // Space is freed for a whole network at a time.
-        for (_, source) in unused.into_iter().take(surplus + most / 8) {
-            if let Some((kernel, _)) = self.by_source.remove(&source) {
+    /// Unloads kernels that only the store holds, the least recently requested ones first, if there are more than
+    /// `most` of them: general ones, and others.
+    fn unload(&mut self, most: [usize; 2]) {
+        for (is_general, most) in [true, false].into_iter().zip(most) {
+            let unused = self.by_source.iter().filter(|(source, (kernel, asked))| {
+                let is_held = Arc::strong_count(kernel) > 1 || Arc::strong_count(&kernel.module) > 1;
+                source.is_general() == is_general && !is_held && *asked != self.now && !source.stays_in_graphs()
+            });
+            let mut unused: Vec<(u64, &KernelSource)> = unused.map(|(source, (_, asked))| (*asked, source)).collect();
+            let Some(surplus @ 1..) = unused.len().checked_sub(most) else { continue };
+            unused.sort_unstable_by_key(|(asked, _)| *asked);
+            // Space is freed for a whole network at a time.
+            let oldest: Vec<KernelSource> =
+                unused.into_iter().take(surplus + most / 8).map(|(_, source)| source.clone()).collect();
+            for (kernel, _) in oldest.iter().filter_map(|source| self.by_source.remove(source)) {
                 // SAFETY: no other code holds the kernel, so that neither a stream nor a graph launches it any more;
                 // the device is current.
                 let _ = unsafe { result::module::unload(kernel.module.0) };
@@ -156,7 +158,7 @@ impl KernelStore {
             for (source, found) in sources.iter().zip(&mut found).filter(|(_, found)| found.is_none()) {
                 *found = loaded.find(source).map(Ok).or_else(|| results.get(source).cloned());
             }
-            loaded.unload(MOST_LOADED);
+            loaded.unload(MOST_UNUSED);
         }
         found.into_iter().map(|found| found.unwrap_or_else(|| Err("the kernel was not compiled".into()))).collect()
     }
@@ -203,7 +205,8 @@ impl KernelStore {
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (most, _) = crew_for(missing.len(), missing.len(), self.idle().len());
         let work = || {
-            let mut crew = Crew { store: self, cache: Some(&cache), arch, has_workers: true, worker: None };
+            let mut crew =
+                Crew { store: self, cache: Some(&cache), arch, need: Need::Later, has_workers: true, worker: None };
             while goes_on() {
                 let Some((key, source)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 // Another thread may have compiled it since.
@@ -240,7 +243,7 @@ impl KernelStore {
 
     /// Kernels from the disk or from the compiler, on an appropriate number of threads.
     fn load_all(&self, arch: Arch, wanted: &[&KernelSource]) -> Vec<Loading> {
-        let cache = KernelCache::of_user();
+        let (cache, need) = (KernelCache::of_user(), Need::Now);
         let compiler = compiler_and_options(arch);
         let keys: Vec<String> = wanted.iter().map(|source| key_of(&compiler, source)).collect();
         let next = AtomicUsize::new(0);
@@ -249,7 +252,7 @@ impl KernelStore {
         let uncached = wanted.len() - keys.iter().filter(is_cached).count();
         let (threads, several) = crew_for(wanted.len(), uncached, self.idle().len());
         let work = || {
-            let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: several, worker: None };
+            let mut crew = Crew { store: self, cache: cache.as_ref(), arch, need, has_workers: several, worker: None };
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(source) = wanted.get(index) else { break };
@@ -262,7 +265,7 @@ impl KernelStore {
         };
         share_work(threads, "compile", "compiles kernels", &work);
         let compiled = compiled.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut crew = Crew { store: self, cache: cache.as_ref(), arch, has_workers: false, worker: None };
+        let mut crew = Crew { store: self, cache: cache.as_ref(), arch, need, has_workers: false, worker: None };
         let load = |(index, code): (usize, Result<Machine, CudaError>)| {
             let kernel = code.and_then(|code| crew.load(code, &keys[index], wanted[index]));
             (index, kernel.map(Arc::new))
@@ -292,6 +295,7 @@ struct Crew<'a> {
     store: &'a KernelStore,
     cache: Option<&'a KernelCache>,
     arch: Arch,
+    need: Need,
     /// Whether each thread has a process that compiles.
     has_workers: bool,
     worker: Option<std::io::Result<Compiler>>,
@@ -312,7 +316,7 @@ impl Crew<'_> {
             let idle = self.store.idle().pop();
             self.worker = Some(idle.map_or_else(Compiler::start, Ok));
         }
-        let code = compile(&mut self.worker, &source.text(), self.arch)?;
+        let code = compile(&mut self.worker, &source.text(), self.arch, self.need)?;
         if let Some(cache) = self.cache {
             cache.keep(key, &code);
         }
@@ -344,7 +348,12 @@ impl Drop for Crew<'_> {
 }
 
 /// Compiles a source in the separate process for this thread, or in this process if there is none.
-fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
+fn compile(
+    worker: &mut Option<std::io::Result<Compiler>>,
+    source: &str,
+    arch: Arch,
+    need: Need,
+) -> Result<Vec<u8>, CudaError> {
     if let Some(Ok(compiler)) = worker {
         match compiler.compile(source, arch) {
             Ok(Ok(code)) => return Ok(code),
@@ -356,7 +365,7 @@ fn compile(worker: &mut Option<std::io::Result<Compiler>>, source: &str, arch: A
     if let Some(Err(error)) = worker {
         Compiler::give_up(error);
     }
-    compile_source(source, arch)
+    compile_on_thread(source, arch, need)
 }
 
 /// Loads machine code into the current context and reads what it reports about itself.

@@ -12,6 +12,7 @@
 //! | `plant` | a fault that tests put into the kernels' text |
 //! | `source` | the text of kernels, from what selection says of them |
 //! | `compiler` | the run-time compiler |
+//! | `compile_thread` | the thread of this process that compiles |
 //! | `compile_workers` | processes that compile for this one |
 //! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
@@ -63,6 +64,7 @@ mod capture;
 mod captured_graph;
 mod ceilings;
 mod clear_nodes;
+mod compile_thread;
 mod compile_workers;
 mod compiler;
 mod crew;
@@ -113,7 +115,7 @@ mod wider_kernels;
 pub(in crate::exec) use backend::CudaBackend;
 pub use bound_ops::{compile_ahead, compile_for, prefetch};
 pub use ceilings::GpuCeilings;
-pub use compile_workers::{compile_for_another, may_start_compilers};
+pub use compile_workers::{compile_for_another, may_start_compilers, start_compilers_from};
 pub use compiler::{Arch, compile_source};
 pub use draft::{KernelForAnySize, kernels_for_any_size};
 pub use error::CudaError;

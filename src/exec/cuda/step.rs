@@ -34,9 +34,10 @@ const LAUNCHES_OF_ONE: u64 = 1;
 
 /// A compiled step with its device memory.
 pub(super) struct Step {
+    /// Dropped before the fields below, which keep its kernels loaded.
+    pub(super) graphs: Graphs,
     pub(super) ops: BoundOps,
     pub(super) recording: Recording,
-    pub(super) graphs: Graphs,
     /// The data set that steps fetch their batches from.
     feed: Option<Box<DeviceFeed>>,
     pub(super) half: Option<Arc<HalfParameters>>,
@@ -287,8 +288,8 @@ impl Step {
     /// If the device fails.
     pub(super) fn hold(&mut self, data: &DataSet<'_>) -> Result<bool, ExecError> {
         self.ops.gpu.enter()?;
-        self.feed = None;
         self.graphs.drop_fed();
+        self.feed = None;
         let bytes = |len: usize| (len * 4) as u64;
         let needed = bytes(data.samples.len()) + bytes(data.targets.len());
         let (free, _) = self.ops.gpu.memory()?;

@@ -173,7 +173,7 @@ fn op(index: usize, plan: &PlanView) -> InspectorView {
         to: Selection::Kernel(k.kernel.clone()),
     });
     let lost = lost.collect();
-    page.groups.push(Group { title: "Candidates that lost", rows: lost });
+    page.groups.push(Group { title: "Rejected candidates", rows: lost });
     page.groups.extend(compiler_pages::other_levels(index, plan));
     let constants = plan.capture.constants.iter().filter(|k| k.op == index);
     let constants = constants.map(|k| {

@@ -17,9 +17,9 @@ use super::file_keys::{CHECKPOINT, CHECKSUM};
 use super::nan_guard::check_parameters;
 use super::tensor_writer::{Stream, checksum_of, write_streams};
 use super::{KernelsOfRun, Session, TrainError, plant};
-use crate::lower::{LValue, LValueId};
+use crate::lower::LValueId;
 use crate::model::{Preset, write_preset};
-use std::collections::HashSet;
+use crate::plan::{StateKey, StateKind};
 use std::path::Path;
 
 impl Session {
@@ -56,12 +56,11 @@ impl Session {
     /// The values other than parameters that survive a step: moments by parameter, counters, hyperparameters.
     fn state_names(&self) -> Vec<String> {
         let program = &self.compiled().plan.program;
-        let moments: HashSet<LValueId> = program.moments().map(|moment| moment.value).collect();
-        let is_saved = |(index, v): &(usize, &LValue)| {
-            let is_state = matches!(&*v.name, "counter" | "counters" | "batches" | "hyper" | "scaler")
-                || moments.contains(&LValueId(*index as u32));
-            v.persistent && is_state && !plant::forgets(&v.name)
-        };
-        program.values.iter().enumerate().filter(is_saved).map(|(_, v)| v.name.clone()).collect()
+        let kinds = [StateKind::Counter, StateKind::Hyper, StateKind::Scaler];
+        let moments = program.moments().map(|moment| moment.value);
+        let mut saved: Vec<LValueId> = StateKey::values_of(program, &kinds).into_iter().chain(moments).collect();
+        saved.sort_unstable();
+        let names = saved.into_iter().map(|id| program.value(id)).filter(|v| v.persistent).map(|v| v.name.clone());
+        names.filter(|name| !plant::forgets(name)).collect()
     }
 }

@@ -38,12 +38,13 @@ impl Session {
             Some(compared) => compared,
             None => Compared::new(text, &self.recipe.clone().of_steps(self.total), path)?,
         };
+        // First, because samples differ too if the checkpoint is of another network.
+        let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let (past, of_data) = self.check_data(&file.metadata, path)?;
         let notes = note.map(str::to_owned).into_iter().chain(changes.iter().map(RecipeChange::note));
         let of_rates = theirs.as_ref().and_then(|theirs| self.rates_note(theirs, header.step + 1));
         let of_kernels = header.kernels_note(self.kernels().map(KernelsOfRun::now));
         let resumed = Resumed { notes: notes.chain(of_rates).chain(of_data).chain(of_kernels).collect(), changes };
-        let wanted = self.wanted(&file, theirs.as_ref(), path)?;
         let model = self.model().clone();
         // The session is changed only from here on: all parameters are checked before the first is set.
         self.state_changed()?;

@@ -52,8 +52,8 @@ impl RunEntry {
         }
         let from = self.checkpoint_step?;
         Some(match from < self.record.steps {
-            true => format!("Continue resumes from step {}, its last checkpoint", number(from)),
-            false => "Continue resumes from its last checkpoint".to_owned(),
+            true => format!("it can continue from step {}, its last checkpoint", number(from)),
+            false => "it can continue from its last checkpoint".to_owned(),
         })
     }
 }

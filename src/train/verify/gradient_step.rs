@@ -6,6 +6,7 @@ use crate::exec::cpu::Pool;
 use crate::ir::Phase;
 use crate::model::{Model, ParamId};
 use crate::ops::OpKind;
+use crate::plan::StateKind;
 use crate::train::TrainError;
 
 /// Steps in the emulated arithmetic of a coarse type: one that rounds to the nearest, and others that round at random.
@@ -64,7 +65,7 @@ pub(super) fn run_to_gradients(
     // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
     let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
     // Decay would be in the moment too, and what its sum with the gradient rounds.
-    let hyper = step.find("hyper")?;
+    let hyper = step.state(StateKind::Hyper)?;
     let given = step.stored::<f32>(hyper)?.to_vec();
     step.write(hyper, &[given[0], 0.0])?;
     step.run_ops(0, program.ops.len(), pool)?;

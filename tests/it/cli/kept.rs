@@ -116,7 +116,7 @@ fn a_killed_run_is_interrupted_and_keeps_its_curve() {
     assert!(step > 0 && step <= run["steps"].as_u64().unwrap());
     assert_eq!(run["checkpoint_step"], step);
     let shown = succeed(here, &["runs", "show", "last"]);
-    assert!(shown.contains("Continue resumes from"), "{shown}");
+    assert!(shown.contains("it can continue from"), "{shown}");
     let listed = stderr(&self::run(here, &["runs"]));
     assert!(listed.contains("was interrupted at step"), "{listed}");
 }
