@@ -1,22 +1,14 @@
-//! The thread of this process that compiles kernels.
+//! The thread of this process that compiles kernels in advance, if no other process does.
 //!
-//! Within a process the run-time compiler compiles one source at a time, however many threads call it. Each of these
-//! threads would keep tens of MiB, because the allocator keeps freed memory for the thread that used it. Therefore one
-//! thread compiles all sources.
+//! The allocator keeps freed memory for the thread that used it, and the run-time compiler uses tens of MiB. If every
+//! thread that prepares an edit compiled kernels, each would keep that much. Kernels that somebody waits for are
+//! compiled by the threads that need them, at the same time.
 
 use super::compiler::{Arch, compile_source};
 use super::error::CudaError;
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
-
-/// Whether somebody waits for a kernel, or it is compiled in advance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    Now,
-    Later,
-}
 
 /// A source to compile, and where the result is sent.
 struct Request {
@@ -25,46 +17,20 @@ struct Request {
     reply: Sender<Result<Vec<u8>, CudaError>>,
 }
 
-/// Requests in the order in which they came; those of [`Need::Now`] are first.
-#[derive(Default)]
-struct Queue {
-    requests: Mutex<[VecDeque<Request>; 2]>,
-    has_more: Condvar,
-}
-
-impl Queue {
-    fn put(&self, need: Need, request: Request) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests[need as usize].push_back(request);
-        self.has_more.notify_one();
-    }
-
-    /// The next request, when there is one.
-    fn take(&self) -> Request {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            if let Some(request) = requests.iter_mut().find_map(VecDeque::pop_front) {
-                return request;
-            }
-            requests = self.has_more.wait(requests).unwrap_or_else(PoisonError::into_inner);
+/// Starts the thread; returns what sends it requests, or nothing if the system refuses the thread.
+fn start() -> Option<Sender<Request>> {
+    let (sender, requests) = channel::<Request>();
+    let work = move || {
+        for Request { source, arch, reply } in requests {
+            // A library without a function that is called ends in a panic, which must not end the thread: others wait.
+            let code = catch_unwind(AssertUnwindSafe(|| compile_source(&source, arch)));
+            // Whoever asked may have stopped waiting.
+            let _ = reply.send(code.unwrap_or_else(|_| Err("the compiler's library ended in a panic".into())));
         }
-    }
-}
-
-/// Starts the thread; returns its queue, or nothing if the system refuses the thread.
-fn start() -> Option<&'static Queue> {
-    static QUEUE: OnceLock<Queue> = OnceLock::new();
-    let queue = QUEUE.get_or_init(Queue::default);
-    let work = || loop {
-        let Request { source, arch, reply } = queue.take();
-        // A library without a function that is called ends in a panic, which must not end the thread: others wait.
-        let code = catch_unwind(AssertUnwindSafe(|| compile_source(&source, arch)));
-        // Whoever asked may have stopped waiting.
-        let _ = reply.send(code.unwrap_or_else(|_| Err("the compiler's library ended in a panic".into())));
     };
     let thread = std::thread::Builder::new().name("stepgraph-compiler".to_owned()).spawn(work);
     thread.inspect_err(|error| log::warn!("a thread that compiles kernels could not be started: {error}")).ok()?;
-    Some(queue)
+    Some(sender)
 }
 
 /// The machine code of a source, from [`compile_source`] on the thread that compiles; on the caller's, if there is no
@@ -72,12 +38,15 @@ fn start() -> Option<&'static Queue> {
 ///
 /// # Errors
 /// As [`compile_source`].
-pub(super) fn compile_on_thread(source: &str, arch: Arch, need: Need) -> Result<Vec<u8>, CudaError> {
-    static THREAD: OnceLock<Option<&'static Queue>> = OnceLock::new();
-    let Some(queue) = THREAD.get_or_init(start) else { return compile_source(source, arch) };
+pub(super) fn compile_on_thread(source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
+    static THREAD: OnceLock<Option<Sender<Request>>> = OnceLock::new();
     let (reply, answer) = channel();
-    queue.put(need, Request { source: source.to_owned(), arch, reply });
-    answer.recv().unwrap_or_else(|_| compile_source(source, arch))
+    let request = Request { source: source.to_owned(), arch, reply };
+    let is_sent = THREAD.get_or_init(start).as_ref().is_some_and(|thread| thread.send(request).is_ok());
+    match answer.recv() {
+        Ok(result) if is_sent => result,
+        _ => compile_source(source, arch),
+    }
 }
 
 #[cfg(test)]
@@ -95,24 +64,13 @@ mod tests {
             for number in 0..8 {
                 scope.spawn(move || {
                     let source = format!("extern \"C\" __global__ void k{number}(float* x) {{ x[0] = {number}; }}");
-                    let code = compile_on_thread(&source, Arch(9, 0), Need::Now).unwrap();
+                    let code = compile_on_thread(&source, Arch(9, 0)).unwrap();
                     let name = format!("k{number}");
                     assert!(code.windows(name.len()).any(|part| part == name.as_bytes()));
-                    let wrong = compile_on_thread("no source", Arch(9, 0), Need::Later).unwrap_err().to_string();
+                    let wrong = compile_on_thread("no source", Arch(9, 0)).unwrap_err().to_string();
                     assert!(wrong.contains("nvrtcCompileProgram"), "{wrong}");
                 });
             }
         });
-    }
-
-    #[test]
-    fn what_somebody_waits_for_is_first() {
-        let queue = Queue::default();
-        let (reply, _answers) = channel();
-        let request = |source: &str| Request { source: source.to_owned(), arch: Arch(9, 0), reply: reply.clone() };
-        for (need, source) in [(Need::Later, "a"), (Need::Now, "b"), (Need::Later, "c"), (Need::Now, "d")] {
-            queue.put(need, request(source));
-        }
-        assert_eq!([(); 4].map(|()| queue.take().source), ["b", "d", "a", "c"]);
     }
 }

@@ -1,9 +1,9 @@
 //! The kernels of one GPU: compiled or found on disk when they are first requested, and unloaded when too many are
 //! unused.
 
-use super::compile_thread::{Need, compile_on_thread};
+use super::compile_thread::compile_on_thread;
 use super::compile_workers::{Compiler, crew_for};
-use super::compiler::{Arch, compiler_and_options};
+use super::compiler::{Arch, compile_source, compiler_and_options};
 use super::crew::share_work;
 use super::error::{CudaError, failed};
 use super::kernel_cache::KernelCache;
@@ -290,6 +290,13 @@ struct Machine {
     is_cached: bool,
 }
 
+/// Whether somebody waits for a kernel, or it is compiled in advance.
+#[derive(Clone, Copy)]
+enum Need {
+    Now,
+    Later,
+}
+
 /// The compiler of one thread.
 struct Crew<'a> {
     store: &'a KernelStore,
@@ -365,7 +372,10 @@ fn compile(
     if let Some(Err(error)) = worker {
         Compiler::give_up(error);
     }
-    compile_on_thread(source, arch, need)
+    match need {
+        Need::Now => compile_source(source, arch),
+        Need::Later => compile_on_thread(source, arch),
+    }
 }
 
 /// Loads machine code into the current context and reads what it reports about itself.

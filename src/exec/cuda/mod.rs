@@ -12,7 +12,7 @@
 //! | `plant` | a fault that tests put into the kernels' text |
 //! | `source` | the text of kernels, from what selection says of them |
 //! | `compiler` | the run-time compiler |
-//! | `compile_thread` | the thread of this process that compiles |
+//! | `compile_thread` | the thread of this process that compiles in advance |
 //! | `compile_workers` | processes that compile for this one |
 //! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
