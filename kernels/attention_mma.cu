@@ -388,6 +388,9 @@ template <class M> struct AttentionMmaBwd {
     static constexpr int SUB = 32, NS = SUB / 8;
     using Sizes = typename A::Sizes;
     static constexpr int PHASES = 2, THREADS = M::THREADS, E = M::E;
+    // Limits registers so that twelve warps fit a multiprocessor: with six registers more, which some compilers use
+    // without a limit, only eight would.
+    static constexpr int MIN_BLOCKS = !M::IS_TF32 && M::NT <= 8 ? 12 / M::WARPS : 0;
     static constexpr int LANES = A::D / E <= 1 ? 1 : A::D / E <= 2 ? 2 : A::D / E <= 4 ? 4 : A::D / E <= 8 ? 8
         : A::D / E <= 16 ? 16 : 32;
     static constexpr i64 WORK = 8 * Sizes().angles() + 4ll * Sizes().rows();

@@ -299,8 +299,23 @@ template <class E, class TO, bool ACC, int V, int THREADS> struct ConvReduce {
     static constexpr int blocks(i64 len, int splits) { return ceil_div(len, elements(splits)); }
     DEV void run(const Args& a, int block, char* smem, i64 len, int ld, int splits) {
         const int groups = groups_of(splits);
+        if constexpr (WARPS % 12 == 0)
+            if (groups == 12) return add_up<12>(a, block, smem, len, ld, splits);
+        if constexpr (WARPS % 8 == 0)
+            if (groups == 8) return add_up<8>(a, block, smem, len, ld, splits);
+        if constexpr (WARPS % 4 == 0)
+            if (groups == 4) return add_up<4>(a, block, smem, len, ld, splits);
+        if constexpr (WARPS % 2 == 0)
+            if (groups == 2) return add_up<2>(a, block, smem, len, ld, splits);
+        add_up<1>(a, block, smem, len, ld, splits);
+    }
+
+  private:
+    // The number of warps with the same elements is a constant, because divisions by it would take longer than the sum.
+    template <int GROUPS> DEV void add_up(const Args& a, int block, char* smem, i64 len, int ld, int splits) {
+        constexpr int groups = GROUPS;
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % groups;
-        const i64 index = (i64)block * elements(splits) + (warp / groups * 32 + lane) * V;
+        const i64 index = (i64)block * (WARPS / groups * 32 * V) + (warp / groups * 32 + lane) * V;
         const bool inside = index < len;
         const float* partial = a.at<float>(slots::product::WORK) + index;
         float sum[V];
@@ -331,7 +346,7 @@ template <class E, class TO, bool ACC, int V, int THREADS> struct ConvReduce {
         }
         if (inside && group == 0) {
             float bias[V];
-            conv_bias<E, V>(a, (int)(index % ld), bias);
+            conv_bias<E, V>(a, len <= 0x7fffffff ? (int)((u32)index % (u32)ld) : (int)(index % ld), bias);
             conv_finish<E, TO, ACC, V>(a, index, bias, sum);
         }
     }
@@ -415,10 +430,13 @@ struct ConvGemm {
 
     // The remainder of `rest` by `n`, and the quotient in `rest`.
     DEV int take(int& rest, int n) {
-        if constexpr (!Geom::FIXED) {
-            if (n == 1) return 0;
+        if constexpr (Geom::FIXED) {
+            const int remainder = rest % n;
+            rest /= n;
+            return remainder;
         }
-        const int of = Geom::FIXED ? rest / n : divide(rest, n), remainder = rest - of * n;
+        if (n == 1) return 0;
+        const int of = divide(rest, n), remainder = rest - of * n;
         rest = of;
         return remainder;
     }
@@ -838,7 +856,9 @@ struct ConvGemm {
 // by BN (512 elements, 16 for each lane) from its own slice of the depth, with all copies in flight at once, and the
 // block adds the results of its warps in a fixed order. Threads: 32 SLICES. Blocks: groups * classes of positions * row
 // tiles * column tiles. Alignment: any. Overwrites. Deterministic.
-template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct ConvSliced {
+//
+// PER is the number of steps of a warp. A general member has up to SLICES warps with work; their number is number 9.
+template <int KIND, class Geom, int BM, int BN, int SLICES, int PER, class E> struct ConvSliced {
     using Gemm = ConvGemm<KIND, CONV_SIMT, float, Geom, BM, BN, 64, 4, 4, 2, 1, false, E>;
     using S = ConvSizes<Geom>;
     using R = typename Gemm::R;
@@ -846,28 +866,22 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
     using Row = typename Gemm::Row;
     static_assert(KIND != CONV_BACKWARD_W && BM * BN == 512, "the tile must have 512 results");
     static constexpr bool FWD = KIND == CONV_FORWARD;
-    static constexpr int TAPS = FWD
-        ? Geom::TAPS
-        : min_i(Geom::KH, ceil_div(Geom::KH, R::tap_step)) * min_i(Geom::KW, ceil_div(Geom::KW, Q::tap_step));
-    static constexpr int STEPS = ceil_div((i64)TAPS * Gemm::channels(S()), Gemm::BK), PER = ceil_div(STEPS, SLICES);
     static constexpr int PHASES = 1, THREADS = 32 * SLICES, OWN_BYTES = max_i(PER * Gemm::STAGE_BYTES, BM * BN * 4);
     static constexpr long long WORK = 0;
     static constexpr int blocks(int phase) { return Gemm::blocks(phase); }
+    DEV int blocks_for(const Args& a, int phase) { return Gemm::blocks_of(S(a), 1, phase); }
     static constexpr int smem(int) { return SLICES * OWN_BYTES + BM * (int)sizeof(Row); }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        constexpr S s;
-        constexpr int IN_LINE = Gemm::col_tiles(s), IN_COLUMN = Gemm::row_tiles(s);
-        const int col0 = block % IN_LINE * BN;
-        block /= IN_LINE;
-        const int row0 = block % IN_COLUMN * BM;
-        block /= IN_COLUMN;
-        const int kind = block % Gemm::classes(s), group = block / Gemm::classes(s), slice = threadIdx.x / 32,
-                  lane = threadIdx.x % 32;
+        const S s(a);
+        const int slices = (int)Number<Geom::FIXED ? SLICES : ANY, 9>(a);
+        const int col0 = Gemm::take(block, Gemm::col_tiles(s)) * BN, row0 = Gemm::take(block, Gemm::row_tiles(s)) * BM;
+        const int kind = Gemm::take(block, Gemm::classes(s)), group = block;
+        const int slice = threadIdx.x / 32, lane = threadIdx.x % 32;
         const R rows = Gemm::rows_in(s, kind);
         const Q cols = Gemm::cols_in(s, kind);
         const typename Gemm::Divisors by(s, cols);
-        const int sum = row0 < Geom::N * rows.count * cols.count ? rows.taps * cols.taps * Gemm::channels(s) : 0;
+        const int sum = row0 < s.n * rows.count * cols.count ? rows.taps * cols.taps * Gemm::channels(s) : 0;
         Row* const table = (Row*)(smem + SLICES * OWN_BYTES);
         for (int r = threadIdx.x; r < BM; r += THREADS) table[r] = Gemm::locate(s, row0 + r, group, rows, cols);
         __syncthreads();
@@ -907,7 +921,7 @@ template <int KIND, class Geom, int BM, int BN, int SLICES, class E> struct Conv
             const int row = table[i * Gemm::DOWN + y].out, col = col0 + (FWD ? j * Gemm::ACROSS + x : x * 4 + j);
             float total[1] = {0.0f};
 #pragma unroll
-            for (int s = 0; s < SLICES; ++s) total[0] += ((const float*)(smem + s * OWN_BYTES))[at];
+            for (int other = 0; other < slices; ++other) total[0] += ((const float*)(smem + other * OWN_BYTES))[at];
             if (row < 0 || col >= Gemm::cols_of(s)) continue;
             float bias[1];
             const int line = Gemm::place_col(s, group, col);

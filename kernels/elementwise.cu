@@ -681,25 +681,39 @@ template <u64 BETA1, u64 BETA2> struct BiasCorr : OneBlock<256> {
 // means over the rows (number 0). One block, which adds in a fixed order; overwrites; moves 4 to 8 bytes a row.
 template <i64 ROWS> struct LossMean {
     using Slots = slots::loss_mean;
-    static_assert(
-        Slots::ROW_LOSS == 0 && Slots::LOSS == 1 && Slots::ACCURACY == Slots::ROW_RIGHT + 1, "a mean follows its rows");
     static constexpr int PHASES = 1, THREADS = ROWS > 4096 || ROWS == LARGE ? 1024 : 256;
     static constexpr i64 WORK = 0;
     static constexpr int blocks(int) { return 1; }
     DEV int blocks_for(const Args&, int) { return 1; }
-    static constexpr int smem(int) { return 4 * THREADS / 32; }
+    static constexpr int WARPS = THREADS / 32;
+    static constexpr int smem(int) { return 2 * 4 * WARPS; }
     template <int PHASE> static __device__ void run(const Args& a, int, char* smem) {
-        const Number<ROWS, 0> count(a);
-#pragma unroll
-        for (int slot = Slots::ROW_LOSS; slot <= Slots::ROW_RIGHT; slot += Slots::ROW_RIGHT) {
-            if (slot > Slots::ROW_LOSS && !a.has(slot + 1)) return;
-            const float* const rows = a.at<float>(slot);
-            float sum = 0.0f;
-#pragma unroll 8
-            for (i64 row = threadIdx.x; row < count; row += THREADS) sum += rows[row];
-            sum = block_reduce<Sum, THREADS>(sum, (float*)smem);
-            if (threadIdx.x == 0) a.at<float>(slot + 1)[0] = sum / (float)count;
+        const int count = (int)Number<ROWS, 0>(a);
+        const bool counts = a.has(Slots::ACCURACY);
+        const float *const losses = a.at<float>(Slots::ROW_LOSS), *const rights = a.at<float>(Slots::ROW_RIGHT);
+        float loss = 0.0f, right = 0.0f;
+#pragma unroll(is_fixed(ROWS) ? 8 : 2)
+        for (int first = 0; first < count; first += THREADS) {
+            const int row = first + threadIdx.x;
+            if (row >= count) break;
+            loss += losses[row];
+            if (counts) right += rights[row];
         }
+        loss = warp_reduce<Sum>(loss);
+        right = warp_reduce<Sum>(right);
+        float* const of_warps = (float*)smem;
+        if (threadIdx.x % 32 == 0) {
+            of_warps[threadIdx.x / 32] = loss;
+            of_warps[WARPS + threadIdx.x / 32] = right;
+        }
+        __syncthreads();
+        // One thread adds up the losses of the warps, another one the right answers.
+        if (threadIdx.x >= (counts ? 2 : 1)) return;
+        const float* const own = of_warps + threadIdx.x * WARPS;
+        float sum = own[0];
+#pragma unroll
+        for (int i = 1; i < WARPS; ++i) sum += own[i];
+        a.at<float>(threadIdx.x == 0 ? Slots::LOSS : Slots::ACCURACY)[0] = sum / (float)count;
     }
 };
 

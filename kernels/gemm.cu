@@ -297,6 +297,10 @@ __host__ __device__ constexpr int end_share(int elements, int threads, int wides
     return width;
 }
 
+// Whether an epilogue takes so long that idle threads should share it: curved functions and updates.
+template <class Epi> constexpr bool COSTLY = Epi::ACT >= GELU || Epi::ACT_GRAD >= GELU;
+template <class Rule, int GRAIN, bool ALONE> constexpr bool COSTLY<Stepping<Rule, GRAIN, ALONE>> = true;
+
 // The tiles of a product and the output of a finished tile. GROUPS accumulators of a tile are in shared memory as
 // [GROUPS, BM, PITCH] floats; the pitch keeps the rows of a matrix instruction's result in different banks.
 template <class T, i64 M, i64 N, i64 K, int TRANS, bool ACC, class Epi, int BM, int BN, int GROUPS, i64 SPLIT,
@@ -1067,7 +1071,8 @@ struct GemmDirect {
     static constexpr int FIT_SHARED = SLOT > 0 ? (ALONE ? 192 : 96) * 1024 / (WK * max_i(1, SLOT)) : 8;
     static constexpr int DEPTH = min_i(STEPS, min_i(FIT_REGISTERS, FIT_SHARED));
     using Out = typename gemm::Choose<TRANS == GEMM_TN, float, T>::Type;
-    static constexpr int V = gemm::end_share(BM * BN, THREADS, gemm::end_width(N));
+    static constexpr int WIDEST = gemm::end_width(N);
+    static constexpr int V = gemm::COSTLY<Epi> ? gemm::end_share(BM * BN, THREADS, WIDEST) : WIDEST;
     using Ends = gemm::Tail<T, Out, ACC, Epi, V>;
     static constexpr int DOWN = ceil_div(M, BM), ACROSS = ceil_div(N, BN), PER_ROW = BN / V,
                          ITEMS = ceil_div(BM * PER_ROW, THREADS);

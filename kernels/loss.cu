@@ -51,10 +51,11 @@ template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTar
     OWN int classes() const { return (int)given; }
     OWN double smoothing() const { return real.value(); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
-    // The target probability of class `col`.
-    OWN float of(int label, int col) const {
+    // The target probability of class `col`, or of a class of which it is known whether it is the label.
+    OWN float of(int label, int col) const { return of_label(label, col == label); }
+    OWN float of_label(int label, bool is_label) const {
         const float other = names_class(label) ? share : loss_nan();
-        return col == label ? whole : other;
+        return is_label ? whole : other;
     }
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
     // largest score.
@@ -253,53 +254,125 @@ template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
     }
 };
 
-// A row of more than 1024 classes, shared by a block and read three times: the second and third time mostly from the
-// caches.
-template <class T, class Target, int THREADS, int V> struct LossWideRow {
-    float max, log_sum;
+// The larger numbers of two pairs; NaN if one is NaN.
+DEV u32 larger_pair(bf16, u32 a, u32 b) {
+    u32 out;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+DEV u32 larger_pair(f16, u32 a, u32 b) {
+    u32 out;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(out) : "r"(a), "r"(b));
+    return out;
+}
+
+// The largest of groups of V scores; NaN if one is NaN. Two 16-bit scores are compared by one instruction.
+template <class T, int V> struct LossPeak {
+    static constexpr bool PAIRS = sizeof(T) == 2 && V % 2 == 0;
+    float single = -loss_infinity();
+    Vec<T, 2> pair = {narrow<T>(-loss_infinity()), narrow<T>(-loss_infinity())};
+    OWN void add(const Vec<T, V>& x) {
+        if constexpr (PAIRS) {
+            u32 largest = word_of(pair.v[0], pair.v[1]);
+#pragma unroll
+            for (int i = 0; i < V; i += 2) largest = larger_pair(T{}, largest, word_of(x.v[i], x.v[i + 1]));
+            pair.v[0].bits = (u16)largest;
+            pair.v[1].bits = (u16)(largest >> 16);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; ++i) single = MaxOrNan::of(single, to_float(x.v[i]));
+        }
+    }
+    OWN float value() const { return PAIRS ? MaxOrNan::of(to_float(pair.v[0]), to_float(pair.v[1])) : single; }
+
+  private:
+    DEV u32 word_of(T low, T high) { return low.bits | (u32)high.bits << 16; }
+};
+
+// A row of more than 1024 classes, shared by a block. It is read three times: if HELD, the second and third time from
+// shared memory, otherwise mostly from the caches. A thread always handles the same classes, so that its copies of
+// scores need no barrier. Exponentials for 16-bit results are single instructions.
+template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideRow {
+    // The row if it is not HELD, and otherwise [classes] in shared memory.
+    const T* scores;
+    float own, max, log_sum;
+
+    // Calls `each` for this thread's groups of scores, each with its first class, with four loads in flight.
+    template <class Each> DEV void each_group(const T* from, int classes, const Each& each) {
+        constexpr int FLIGHT = 4, STRIDE = THREADS * V;
+#pragma unroll 1
+        for (int first = threadIdx.x * V; first < classes; first += FLIGHT * STRIDE) {
+            Vec<T, V> x[FLIGHT];
+#pragma unroll
+            for (int f = 0; f < FLIGHT; ++f)
+                if (first + f * STRIDE < classes) x[f] = load<T, V>(from + first + f * STRIDE);
+#pragma unroll
+            for (int f = 0; f < FLIGHT; ++f)
+                if (first + f * STRIDE < classes) each(first + f * STRIDE, x[f]);
+        }
+    }
+
+    // The exponential of a score minus the largest one.
+    DEV float exp_of(float relative) {
+        if constexpr (sizeof(T) < 4) return exp2_approximate(relative * 1.44269504f);
+        return loss_exp(relative);
+    }
 
     // Like `LossRow::softmax`, but the row is not changed. Every thread of the block gets the results. `scratch` holds
-    // THREADS / 32 floats.
-    __device__ __forceinline__ float softmax(
-        const Target& target, const T* row, int label, bool& right, float* scratch) {
+    // THREADS / 32 floats, and `held` a row if it is HELD.
+    OWN float softmax(const Target& target, const T* row, int label, bool& right, float* scratch, T* held) {
+        const int classes = target.classes();
         // The label's score is read before the first barrier, so before another thread can overwrite it.
-        const float own = target.names_class(label) ? to_float(row[label]) : loss_nan();
-        float largest = -loss_infinity();
-#pragma unroll 4
-        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
-            const Vec<T, V> x = load<T, V>(row + col);
-#pragma unroll
-            for (int j = 0; j < V; ++j) largest = fmaxf(largest, to_float(x.v[j]));
-        }
-        max = block_reduce<LossMax, THREADS>(largest, scratch);
-        bool wrong = false;
+        own = target.names_class(label) ? to_float(row[label]) : loss_nan();
+        LossPeak<T, V> peak;
+        each_group(row, classes, [&](int col, const Vec<T, V>& x) {
+            if constexpr (HELD) store<T, V>(held + col, x);
+            peak.add(x);
+        });
+        if constexpr (HELD) scores = held;
+        else scores = row;
+        max = block_reduce<MaxOrNan, THREADS>(peak.value(), scratch);
         float sum = 0.0f, all = 0.0f;
-#pragma unroll 2
-        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
-            const Vec<T, V> x = load<T, V>(row + col);
+        each_group(scores, classes, [&](int, const Vec<T, V>& x) {
 #pragma unroll
             for (int j = 0; j < V; ++j) {
-                const float score = to_float(x.v[j]);
-                wrong |= !(col + j < label ? score < own : score <= own);
-                if constexpr (Target::SMOOTH) all += score - max;
-                sum += loss_exp(score - max);
+                const float relative = to_float(x.v[j]) - max;
+                if constexpr (Target::SMOOTH) all += relative;
+                sum += exp_of(relative);
             }
-        }
+        });
         log_sum = logf(block_reduce<Sum, THREADS>(sum, scratch));
         if constexpr (Target::SMOOTH) all = block_reduce<Sum, THREADS>(all, scratch);
-        right = __syncthreads_or(wrong) == 0;
+        right = own == max;
+        if (right) {
+            bool earlier = false;
+            each_group(scores, label, [&](int col, const Vec<T, V>& x) {
+#pragma unroll
+                for (int j = 0; j < V; ++j) earlier |= col + j < label && to_float(x.v[j]) == max;
+            });
+            right = __syncthreads_or(earlier) == 0;
+        }
         return target.loss(log_sum, own - max, all);
     }
 
-    template <class F> __device__ __forceinline__ void write(const Target& target, const T* row, T* to, F f) const {
-#pragma unroll 2
-        for (int col = threadIdx.x * V; col < target.classes(); col += THREADS * V) {
-            const Vec<T, V> x = load<T, V>(row + col);
+    // Writes `f(probability, whether it is the label's)`.
+    template <class F> OWN void write(const Target& target, T* to, int label, F f) const {
+        const float shift = max + log_sum;
+        const auto probability = [&](float score) {
+            return exp_of(sizeof(T) < 4 ? score - shift : score - max - log_sum);
+        };
+        const T of_label = narrow<T>(f(probability(own), true));
+        each_group(scores, target.classes(), [&](int col, const Vec<T, V>& x) {
             Vec<T, V> out;
 #pragma unroll
-            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(loss_exp(to_float(x.v[j]) - max - log_sum), col + j));
+            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(probability(to_float(x.v[j])), false));
+            if ((u32)(label - col) < (u32)V) {
+#pragma unroll
+                for (int j = 0; j < V; ++j)
+                    if (col + j == label) out.v[j] = of_label;
+            }
             store<T, V>(to + col, out);
-        }
+        });
     }
 };
 
@@ -328,18 +401,17 @@ struct SoftmaxCe {
         const T* logits = a.at<T>(Slots::LOGITS) + (i64)row * target.classes();
         const int label = valid ? a.at<int>(Slots::LABELS)[row] : 0;
         T* probs = a.has(Slots::PROBS) && valid ? a.at<T>(Slots::PROBS) + (i64)row * target.classes() : nullptr;
-        const auto same = [](float p, int) { return p; };
         bool right;
         float loss;
         if constexpr (LANES > 32) {
-            LossWideRow<T, Target, THREADS, V> scores;
-            loss = scores.softmax(target, logits, label, right, (float*)smem);
-            if (probs != nullptr) scores.write(target, logits, probs, same);
+            LossWideRow<T, Target, THREADS, V, false> scores;
+            loss = scores.softmax(target, logits, label, right, (float*)smem, nullptr);
+            if (probs != nullptr) scores.write(target, probs, label, [](float p, bool) { return p; });
         } else {
             LossRow<T, Target, LANES, V, ITERS> scores;
             scores.read(target, logits, lane, valid);
             loss = scores.softmax(target, lane, label, right);
-            if (probs != nullptr) scores.write(target, probs, lane, same);
+            if (probs != nullptr) scores.write(target, probs, lane, [](float p, int) { return p; });
         }
         if (valid && lane == 0 && a.has(Slots::ROW_LOSS)) a.at<float>(Slots::ROW_LOSS)[row] = loss;
     }
@@ -407,6 +479,11 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
     using Blocks = LossBlocks<BLOCKS, 2>;
     static constexpr int THREADS = THREADS_;
     using Target = LossTarget<CLASSES, SMOOTHING, 3>;
+    // Whether a row that a block shares is kept in shared memory: up to 99 KB, which every supported GPU offers.
+    static constexpr i64 KEPT = is_fixed(CLASSES) && LANES > 32 ? CLASSES * (i64)sizeof(T) : 0;
+    static constexpr bool HELD = KEPT > 0 && loss_smem<2>() + KEPT <= 99 * 1024;
+    static constexpr int MIN_BLOCKS = LANES > 32 ? 2 : 0;
+    static constexpr int smem(int) { return loss_smem<2>() + (HELD ? (int)KEPT : 0); }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Number<ROWS, 0> rows(a);
@@ -423,13 +500,14 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
             for (int row = block; row < rows; row += blocks) {
                 const i64 at = (i64)row * classes;
                 const int label = labels[row];
-                LossWideRow<T, Target, THREADS, V> scores;
+                LossWideRow<T, Target, THREADS, V, HELD> scores;
                 bool right;
-                const float loss = scores.softmax(target, logits + at, label, right, (float*)smem);
+                const float loss = scores.softmax(
+                    target, logits + at, label, right, (float*)smem, (T*)(smem + loss_smem<2>()));
                 if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                 if (dlogits != nullptr)
-                    scores.write(target, logits + at, dlogits + at,
-                        [&](float p, int col) { return (p - target.of(label, col)) * scale; });
+                    scores.write(target, dlogits + at, label,
+                        [&](float p, bool own) { return (p - target.of_label(label, own)) * scale; });
             }
             __syncthreads();
         } else {

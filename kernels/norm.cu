@@ -181,7 +181,7 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
 // become one fused operation, and members of a family with and without fixed sizes could differ in the last digit.
 DEV float product(float a, float b) { return __fmul_rn(a, b); }
 // 1 / n.
-DEV float reciprocal(int n) { return __fdiv_rn(1.0f, (float)n); }
+DEV float reciprocal(int n) { return 1.0f / (float)n; }
 
 // The number of items of a batch: no more than a thread has.
 __host__ __device__ constexpr int batch(int most, int rows) { return max_i(1, min_i(most, rows)); }
@@ -226,18 +226,30 @@ template <i64 ROWS, i64 C, int V, int THREADS, int TX, i64 CHUNK, int CHUNK_AT =
     int tile, chunk, tx, ty, channel, count;
     size_t first;  // The first element of this thread's channels in the chunk.
     bool valid;
-    DEV int across_for(const Args& a) { return across_of(Number<C, 1>(a)); }
-    DEV int chunks_for(const Args& a) { return ceil_div(Number<ROWS, 0>(a), Number<CHUNK, CHUNK_AT>(a)); }
+    DEV int across_for(const Args& a) {
+        if constexpr (FIXED) return ACROSS;
+        return (int)(((u32)(int)Size<C, 1>(a) / V + TX - 1) / TX);
+    }
+    DEV int chunks_for(const Args& a) {
+        if constexpr (FIXED) return CHUNKS;
+        return ceil_div(Size<ROWS, 0>(a), (int)Size<CHUNK, CHUNK_AT>(a));
+    }
     DEV Tiles of(const Args& a, int block) {
         Tiles t;
-        t.rows = (int)Number<ROWS, 0>(a);
-        t.cols = (int)Number<C, 1>(a);
-        t.height = (int)Number<CHUNK, CHUNK_AT>(a);
+        t.rows = (int)Size<ROWS, 0>(a);
+        t.cols = (int)Size<C, 1>(a);
+        t.height = (int)Size<CHUNK, CHUNK_AT>(a);
         t.across = across_for(a);
         t.chunks = chunks_for(a);
         const int groups = t.cols / V;
-        t.tile = block % t.across;
-        t.chunk = block / t.across;
+        if constexpr (FIXED) {
+            t.tile = block % t.across;
+            t.chunk = block / t.across;
+        } else {
+            // Often there is one tile across, and a division takes longer than to find out.
+            t.chunk = t.across == 1 ? block : divide(block, t.across);
+            t.tile = block - t.chunk * t.across;
+        }
         t.tx = threadIdx.x % TX;
         t.ty = threadIdx.x / TX;
         const int group = t.tile * TX + t.tx;
@@ -275,7 +287,8 @@ template <u64 MOMENTUM, int V> struct Statistics {
         const Args& a, int rows, int channel, const float (&mean)[V], const float (&var)[V],
         const float (&rstd)[V]) const {
         const double momentum = real_number<MOMENTUM, 4>(a);
-        const float keep = (float)(1.0 - momentum), take = (float)momentum, unbiased = (float)(rows / (rows - 1.0));
+        const float keep = (float)(1.0 - momentum), take = (float)momentum;
+        const float unbiased = (float)rows / (float)(rows - 1);
         float next[V];
         if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
         if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);

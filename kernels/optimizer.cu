@@ -617,16 +617,17 @@ template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
 // a unit.
 //
 // A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; its
-// capacity is MOST_UNITS and MOST_SEGMENTS.
+// capacity is MOST_UNITS and MOST_SEGMENTS. It is compiled for FLIGHT, the units of a warp that are in flight.
 struct AnyMetrics {
     static constexpr i64 COUNT = ANY;
     static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
 };
-template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))> struct StepMetrics {
+template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS)),
+    int FLIGHT_ = min_i(ceil_div(UNITS, WARPS_), 24)>
+struct StepMetrics {
     using Slots = slots::step_metrics;
     using Table = RowTable<Segments, UNITS>;
-    static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS,
-                         FLIGHT = is_fixed(UNITS) ? min_i(ceil_div(UNITS, WARPS), 24) : 8,
+    static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS, FLIGHT = FLIGHT_,
                          SPREAD = power_above(FLIGHT),
                          MOST_LANES = is_fixed(UNITS) ? min_i(Segments::COUNT, 32) : 32;
     static constexpr bool BEGINS = !is_fixed(UNITS);
@@ -664,7 +665,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
     template <int LANES> DEV UpdateMetric total_of(const UpdateMetric* from, int count) {
         const int lane = threadIdx.x % 32;
         UpdateSum sum = {0u, 0.0f, 0.0f};
-#pragma unroll 2
+#pragma unroll(is_fixed(UNITS) ? 2 : 1)
         for (int i = lane; i < count; i += 32) {
             sum.widen(from[i].max);
             sum.up += from[i].square < 0.0f ? __int_as_float(0x7f800000) : from[i].square;

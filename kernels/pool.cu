@@ -25,7 +25,7 @@ template <> struct PoolWindow<(int)ANY, (int)ANY, (int)ANY, (int)ANY, (int)ANY, 
         sw = (int)(parts >> 48 & 0xffff), ph = (int)(padding & 0xffff), pw = (int)(padding >> 16 & 0xffff);
         size = kh * kw, over_h = ceil_div(kh, sh), over_w = ceil_div(kw, sw), over = over_h * over_w;
     }
-    __device__ __forceinline__ float share() const { return __fdiv_rn(1.0f, (float)size); }
+    __device__ __forceinline__ float share() const { return 1.0f / (float)size; }
 };
 
 // The geometry that the kernels of a window share. A thread handles V neighbouring channels of one pixel, up to 16

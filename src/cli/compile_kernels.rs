@@ -3,6 +3,7 @@
 
 use super::error::wrong;
 use super::output;
+use super::progress::LINE_EVERY;
 use crate::exec::cuda::gpu;
 use crate::model::Precision;
 use crate::select::Kernels;
@@ -10,10 +11,7 @@ use crate::tensor::counted;
 use crate::train::{KERNEL_GROUPS, compile_common};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
-use std::time::{Duration, Instant};
-
-/// Time between two lines of progress if the output is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+use std::time::Instant;
 
 /// Compiles the kernels of one precision on all processors.
 ///

@@ -2,6 +2,7 @@
 
 use super::choices::Device;
 use super::error::wrong;
+use super::progress::LINE_EVERY;
 use super::{device, numbers, output};
 use crate::exec::cuda::usable;
 use crate::exec::{Accuracy, Function, Survey, Unit};
@@ -12,10 +13,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
-
-/// The time between two lines of progress, if there is no terminal.
-const LINE_EVERY: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 /// Measure how exact the functions of a step are, over all inputs
 #[derive(Debug, Args)]

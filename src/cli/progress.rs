@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 /// Number of lines of a run whose output is not a terminal.
 const LINES: u64 = 16;
-/// The longest time without a line, unless a single step takes longer.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+/// The longest time that a command runs without a line of progress, if its output is not a terminal; longer if a single
+/// step takes longer.
+pub(super) const LINE_EVERY: Duration = Duration::from_secs(5);
 /// Time between two updates of the bar.
 const DRAW_EVERY: Duration = Duration::from_millis(100);
 

@@ -1,6 +1,7 @@
 //! The progress of the tokenization of a large text: a bar on a terminal, otherwise a line from time to time.
 
 use super::output;
+use super::progress::LINE_EVERY;
 use crate::data::tokenized_share;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,8 +12,6 @@ use std::time::{Duration, Instant};
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Texts that take less time than this are not reported.
 const SHORT: Duration = Duration::from_secs(1);
-/// Time between two lines.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// Reports the progress of a text until it is dropped.
 pub struct TextProgress {

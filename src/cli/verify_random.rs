@@ -3,6 +3,7 @@
 use super::args::VerifyArgs;
 use super::choices::Device;
 use super::error::wrong;
+use super::progress::LINE_EVERY;
 use super::signals::{self, Signal};
 use super::{device, output};
 use crate::model::{read_preset, write_preset};
@@ -14,7 +15,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Replays of the endurance check of each network, unless a number is given.
 const REPLAYS: u64 = 20;
@@ -24,8 +25,6 @@ const THREADS: u16 = 2;
 /// The time limit of one network, in seconds; there is no limit if long checks are allowed.
 const SECONDS: f64 = 60.0;
 const ANYWAY: f64 = 86_400.0;
-/// The longest time without a line, if there is no terminal to show a bar.
-const LINE_EVERY: Duration = Duration::from_secs(5);
 
 /// The seed of the network that is being checked.
 static RUNNING: AtomicU64 = AtomicU64::new(0);

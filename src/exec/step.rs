@@ -488,7 +488,7 @@ impl Step {
     /// # Errors
     /// If the step has none.
     pub fn state(&self, kind: StateKind) -> Result<LValueId, ExecError> {
-        let found = StateKey::values_of(&self.compiled().plan.program, &[kind]).first().copied();
+        let found = StateKey::values_of(&self.compiled().plan.program, &[kind]).next();
         found.ok_or_else(|| ExecError::NoValue(kind.name().to_owned()))
     }
 }

@@ -86,7 +86,7 @@ impl StateKey {
     /// The key of a value that exists before a step or is read after it, and is not an alias. Only this function uses
     /// names; all later code compares keys. `None` in an evaluation for its batch and output, which no other step has.
     #[must_use]
-    pub fn of_root(program: &Program, id: LValueId) -> Option<Self> {
+    pub(super) fn of_root(program: &Program, id: LValueId) -> Option<Self> {
         let value = program.value(id);
         let name = value.name.as_str();
         let key = |kind, of: &str| Some(Self { kind, of: of.to_owned() });
@@ -119,9 +119,8 @@ impl StateKey {
     }
 
     /// The values of these kinds that survive a step of the program, in its order.
-    #[must_use]
-    pub fn values_of(program: &Program, kinds: &[StateKind]) -> Vec<LValueId> {
+    pub fn values_of(program: &Program, kinds: &[StateKind]) -> impl Iterator<Item = LValueId> {
         let ids = (0..program.values.len() as u32).map(LValueId);
-        ids.filter(|id| Self::of_root(program, *id).is_some_and(|key| kinds.contains(&key.kind))).collect()
+        ids.filter(|id| Self::of_root(program, *id).is_some_and(|key| kinds.contains(&key.kind)))
     }
 }

@@ -101,6 +101,9 @@ impl Loaded {
     /// `most` of them: general ones, and others.
     fn unload(&mut self, most: [usize; 2]) {
         for (is_general, most) in [true, false].into_iter().zip(most) {
+            if self.by_source.len() <= most {
+                continue;
+            }
             let unused = self.by_source.iter().filter(|(source, (kernel, asked))| {
                 let is_held = Arc::strong_count(kernel) > 1 || Arc::strong_count(&kernel.module) > 1;
                 source.is_general() == is_general && !is_held && *asked != self.now && !source.stays_in_graphs()

@@ -123,7 +123,12 @@ pub const FAMILIES: [KernelFamily; 84] = [
         "type, product, tile, kinds of what follows, any stride, vectors, one phase or two",
         &CONV,
     ),
-    family(Conv, "ConvSliced", SIZES, &[]),
+    family(
+        Conv,
+        "ConvSliced",
+        "product, tile, warps, steps of a warp, kinds of what follows, any stride, vectors",
+        &CONV,
+    ),
     family(Conv, "ConvWgmmaBwdW", SIZES, &[]),
     family(Conv, "ConvTapsBwdW", SIZES, &[]),
     family(Conv, "ConvThinBwdW", SIZES, &[]),
@@ -232,7 +237,7 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Loss, "BinaryAccuracy", "type, threads", &["length"]),
     family(Optimizer, "Update", "type, kind of rule, threads, ways to sum, kinds of segments", &["table of segments"]),
     family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks"]),
-    family(Optimizer, "StepMetrics", "threads", &["table of segments"]),
+    family(Optimizer, "StepMetrics", "threads, loads under way", &["table of segments"]),
     family(Optimizer, "ClosingMetrics", SIZES, &[]),
     family(Rates, "GradNorms", "nothing", &["table of segments", "run", "batches"]),
     family(

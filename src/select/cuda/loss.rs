@@ -60,7 +60,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 /// Threads that share a row: one for four elements, at most a whole warp, and a whole block above 1024 classes.
 fn lanes(classes: usize) -> usize {
     match classes {
-        8193.. => 1024,
+        8193.. => 512,
         1025.. => 256,
         _ => classes.div_ceil(4).next_power_of_two().min(32),
     }

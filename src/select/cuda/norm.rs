@@ -278,36 +278,66 @@ fn column_sums(shape: &Shape, op: &ops::LayerNormBwd) -> CustomKernel {
     general(kernel, format!("{t}, ANY, ANY, {rest}"), &[rows as u64, cols as u64])
 }
 
+/// How threads share the rows of a gradient: the threads of a row and of a block, the blocks that a multiprocessor
+/// holds, the vectors of a thread if it holds its part of a row in registers, and those of general members.
+struct GradientRows {
+    per_row: usize,
+    threads: usize,
+    blocks: usize,
+    own: Option<usize>,
+    general: [usize; 2],
+}
+
+impl GradientRows {
+    fn of(shape: &Shape) -> Self {
+        let (cols, vector) = (shape.cols, shape.vector());
+        let groups = cols / vector;
+        let of_thread = |per_row| groups.div_ceil(per_row);
+        if shape.real.size() == 2 && vector == 8 && cols > 512 && groups <= 3 * 32 {
+            // A warp holds such a row in three vectors of each lane, without the barriers that a block needs for each
+            // row.
+            return Self {
+                per_row: 32,
+                threads: 128,
+                blocks: 4,
+                own: Some(of_thread(32)),
+                general: [of_thread(32); 2],
+            };
+        }
+        let (per_row, threads) = if cols <= 512 {
+            (groups.next_power_of_two().min(32), 128)
+        } else {
+            let lanes = cols.div_ceil(8).next_power_of_two().clamp(64, 1024);
+            (lanes, lanes)
+        };
+        let own = Some(of_thread(per_row)).filter(|own| own * vector <= MOST_GRADIENT_COLUMNS);
+        let general = own.map_or([1; 2], |own| [rounded(own), MOST_GRADIENT_COLUMNS / vector]);
+        Self { per_row, threads, blocks: 1024 / threads, own, general }
+    }
+}
+
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, multiprocessors } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
     let last = row_arguments(op.accumulate, op.rms);
-    let groups = cols / vector;
     if op.part == GradientPart::Parameters {
         return vec![column_sums(shape, op)];
     }
-    let (per_row, threads) = if cols <= 512 {
-        (groups.next_power_of_two().min(32), 128)
-    } else {
-        let lanes = cols.div_ceil(8).next_power_of_two().clamp(64, 1024);
-        (lanes, lanes)
-    };
+    let GradientRows { per_row, threads, blocks, own, general: held } = GradientRows::of(shape);
     // Blocks that sum columns process their rows, two at a time for each thread.
     let columns_us = |threads: usize| rows.div_ceil(2 * threads / tx) as f64 * TRIP_US;
     let (numbers, whole) = ([rows as u64, cols as u64], format!("{}, {}, {vector}", op.accumulate, op.rms));
-    let is_held = groups.div_ceil(per_row) * vector <= MOST_GRADIENT_COLUMNS;
     if op.part == GradientPart::Input {
         // As many as small products have, so that they may share a launch.
         let threads = if cols <= 512 { 256 } else { threads };
-        let (held, part) = if is_held { (groups.div_ceil(per_row), "NORM_ROWS") } else { (1, "NORM_LONG_ROWS") };
+        let part = if own.is_some() { "NORM_ROWS" } else { "NORM_LONG_ROWS" };
         let rest = |held: usize| format!("{per_row}, {tx}, {threads}, 1, {whole}, {held}, {part}");
-        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {}", rest(held)));
+        let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, {}", rest(own.unwrap_or(1))));
         let kernel = shape.code("rows", ty, 0, LAUNCH_US + shape.move_us(3));
-        let widest = if is_held { MOST_GRADIENT_COLUMNS / vector } else { 1 };
-        let arguments = [rounded(held), widest].map(|held| format!("{t}, ANY, ANY, {}", rest(held)));
+        let arguments = held.map(|held| format!("{t}, ANY, ANY, {}", rest(held)));
         return vec![general_or_wider(kernel, arguments, &numbers)];
     }
-    if !is_held {
+    if own.is_none() {
         let ty = ("LayerNormBwdApart", format!("{t}, {rows}, {cols}, 1024, {tx}, 1024, 2, {last}"));
         let cost_us = 2.0 * LAUNCH_US + columns_us(1024) + shape.move_us(7);
         let arguments = format!("{t}, ANY, ANY, 1024, {tx}, 1024, 2, {whole}, 1");
@@ -315,12 +345,11 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
     }
     let at_once = threads / per_row;
     // With few rows in a block its latency is short, with many there are fewer sums to add.
-    let chunk = rows.div_ceil(multiprocessors * (1024 / threads)).max(rows.div_ceil(multiprocessors).min(8));
+    let chunk = rows.div_ceil(multiprocessors * blocks).max(rows.div_ceil(multiprocessors).min(8));
     let chunk = chunk.next_multiple_of(at_once);
     let work_bytes = rows.div_ceil(chunk) * op.parameters() * cols * 4;
     let ty = ("LayerNormBwd", format!("{t}, {rows}, {cols}, {per_row}, {chunk}, {threads}, {last}"));
     let cost_us = 2.0 * LAUNCH_US + shape.move_us(3) + (2 * work_bytes) as f64 / BYTES_PER_US;
-    let held = [rounded(groups.div_ceil(per_row)), MOST_GRADIENT_COLUMNS / vector];
     let arguments = held.map(|held| format!("{t}, ANY, ANY, {per_row}, ANY, {threads}, {whole}, {held}"));
     let chunked = [numbers[0], numbers[1], chunk as u64];
     let mut out = vec![general_or_wider(shape.code("chunks", ty, work_bytes, cost_us), arguments, &chunked)];

@@ -89,7 +89,9 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
         tail: "f32_block_v0".to_owned(),
         spec: match table.filter(|_| fits) {
             Some(table) => {
-                let arguments = format!("AnyMetrics, ANY, {}", units.clamp(4, 8));
+                let warps = units.clamp(4, 8);
+                let flight = units.div_ceil(warps).next_power_of_two().min(8);
+                let arguments = format!("AnyMetrics, ANY, {warps}, {flight}");
                 spec.with_general_member(GeneralMember::new(arguments, Vec::new()).with_last_table(table))
             }
             None => spec,

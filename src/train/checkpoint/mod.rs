@@ -58,7 +58,7 @@ impl Session {
         let program = &self.compiled().plan.program;
         let kinds = [StateKind::Counter, StateKind::Hyper, StateKind::Scaler];
         let moments = program.moments().map(|moment| moment.value);
-        let mut saved: Vec<LValueId> = StateKey::values_of(program, &kinds).into_iter().chain(moments).collect();
+        let mut saved: Vec<LValueId> = StateKey::values_of(program, &kinds).chain(moments).collect();
         saved.sort_unstable();
         let names = saved.into_iter().map(|id| program.value(id)).filter(|v| v.persistent).map(|v| v.name.clone());
         names.filter(|name| !plant::forgets(name)).collect()

@@ -17,6 +17,12 @@ pub const MANY: &str = r#"{"version": 1, "name": "many", "input": {"shape": [12]
     {"type": "dense", "units": 20, "activation": "gelu"}, {"type": "dense", "units": 40}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.01}}"#;
 
+/// More classes than a warp holds, in 16 bits, after a GELU and the normalisation of rows that a warp does hold.
+pub const CHOICES: &str = r#"{"version": 1, "name": "choices", "precision": "bf16",
+    "input": {"shape": [16], "batch": 6}, "layers": [
+    {"type": "dense", "units": 640, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "dense", "units": 1504}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
+
 /// Many short parameters beside a long one: the blocks that update them form a cluster, and few threads combine the
 /// metrics of each parameter.
 pub const SEGMENTS: &str = r#"{"version": 1, "name": "segments", "input": {"shape": [46], "batch": 4}, "layers": [
@@ -106,7 +112,7 @@ pub const TOKENS: &str = concat!(
 );
 
 /// All of them.
-pub const NETWORKS: [&str; 20] = [
-    CLASSES, IMAGES, VALUES, TENSOR, MANY, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED, HEADS,
-    HALF_HEADS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS,
+pub const NETWORKS: [&str; 21] = [
+    CLASSES, IMAGES, VALUES, TENSOR, MANY, CHOICES, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED,
+    HEADS, HALF_HEADS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS,
 ];

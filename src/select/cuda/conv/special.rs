@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// The largest number of warps that share a sum.
+const MOST_SLICES: usize = 18;
+
 impl Problem<'_> {
     /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
     /// groups; and copies of 16 bytes are possible.
@@ -162,17 +165,23 @@ impl Problem<'_> {
         if !(2..=60).contains(&steps) || blocks > 2 * self.multiprocessors {
             return None;
         }
-        let each = steps.div_ceil(18);
+        let each = steps.div_ceil(MOST_SLICES);
         let slices = steps.div_ceil(each);
         let (_, geometry) = self.types();
-        Some(CustomKernel {
-            tail: format!("{}_sliced_{}x{}_s{slices}_v0", self.real.name(), tile[0], tile[1]),
-            spec: spec(
-                "ConvSliced",
-                format!("{kind}, {geometry}, {}, {}, {slices}, {}", tile[0], tile[1], epilogue_type(&self.epilogue)),
-            ),
+        let [high, wide] = tile;
+        let arguments = |geometry: &str, slices: usize, end: &str| {
+            format!("{kind}, {geometry}, {high}, {wide}, {slices}, {each}, {end}")
+        };
+        let kernel = CustomKernel {
+            tail: format!("{}_sliced_{high}x{wide}_s{slices}_v0", self.real.name()),
+            spec: spec("ConvSliced", arguments(&geometry, slices, &epilogue_type(&self.epilogue))),
             work_bytes: 0,
             cost_us: LAUNCH_US + 1.0 + blocks.div_ceil(self.multiprocessors) as f64 * (0.4 + 0.35 * each as f64),
-        })
+        };
+        // General members have a few numbers of warps, some of which may have no work.
+        let [own, wider] = self.any_product(1);
+        let (end, most) = (self.any_end(), slices.next_multiple_of(MOST_SLICES / 3));
+        let any = [arguments(&own, most, &end), arguments(&wider, MOST_SLICES, &end)];
+        Some(self.with_general(kernel, slices, any))
     }
 }
