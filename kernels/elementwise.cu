@@ -844,7 +844,7 @@ template <class Rule, class T, i64 ROWS, i64 COLS, int EACH> struct BiasStep {
         UpdatePart* const parts = a.at<UpdatePart>(Slots::PARTS);
         const UpdatePart all = lanes_metric(m).part();
         if (lane == 0 && own < cols) parts[block * EACH + warp] = all;
-        if (own < 32) fill_parts(parts, count, ceil_div(count, 32) * 32 - count, UpdatePart{0u, 0.0f});
+        if (own < 32) fill_parts(parts, count);
     }
 };
 

@@ -275,10 +275,7 @@ template <class Rule, int GRAIN, bool ALONE_> struct Ending<Stepping<Rule, GRAIN
             const int r = row / GRAIN + i / ACROSS, c = col / 16 + i % ACROSS;
             if (r < high && c < wide) parts[r * wide + c] = i == 0 ? all : UpdatePart{0u, 0.0f};
         }
-        if (row == 0 && col == 0) {
-            const int count = high * wide, rest = ceil_div(count, 32) * 32 - count;
-            fill_parts(parts, count, rest, UpdatePart{0u, 0.0f});
-        }
+        if (row == 0 && col == 0) fill_parts(parts, high * wide);
     }
 };
 

@@ -616,8 +616,9 @@ template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
 // bound. One block, which adds in a fixed order; all loads are in flight before the first one is used. Moves 256 bytes
 // a unit.
 //
-// A general member reads the segments from memory at the address that is number 0: COUNT, UNITS, then the rows; its
-// capacity is MOST_UNITS and MOST_SEGMENTS. It is compiled for FLIGHT, the units of a warp that are in flight.
+// A general member reads COUNT and UNITS from number 0, 32 bits each, and the rows from memory at the address that is
+// number 1; its capacity is MOST_UNITS and MOST_SEGMENTS. It is compiled for FLIGHT, the units of a warp that are in
+// flight.
 struct AnyMetrics {
     static constexpr i64 COUNT = ANY;
     static constexpr int MOST_UNITS = 2048, MOST_SEGMENTS = 512;
@@ -626,7 +627,7 @@ template <class Segments, i64 UNITS, int WARPS_ = min_i(8, max_i(4, (int)UNITS))
     int FLIGHT_ = min_i(ceil_div(UNITS, WARPS_), 24)>
 struct StepMetrics {
     using Slots = slots::step_metrics;
-    using Table = RowTable<Segments, UNITS>;
+    using Table = RowTable<Segments, UNITS, true>;
     static constexpr int PHASES = 1, WARPS = WARPS_, THREADS = 32 * WARPS, FLIGHT = FLIGHT_,
                          SPREAD = power_above(FLIGHT),
                          MOST_LANES = is_fixed(UNITS) ? min_i(Segments::COUNT, 32) : 32;

@@ -162,19 +162,27 @@ template <i64 ROWS, int ROWS_AT, i64 COLS, int COLS_AT, int V> struct RowGroups 
 };
 
 // The rows of a table and two counts, of its rows and of what they divide: constants if the kernel is compiled for
-// them. A general member reads them from memory at the address that is number 0: the counts, then the rows.
-template <class Rows, i64 TOTAL> struct RowTable {
+// them. A general member reads them from memory at the address that is number 0: the counts, then the rows. If
+// IS_COUNTED, number 0 holds the counts, 32 bits each, and number 1 is the address of the rows, which are then read
+// without waiting for the counts.
+template <class Rows, i64 TOTAL, bool IS_COUNTED = false> struct RowTable {
     static constexpr int count = Rows::COUNT, total = TOTAL;
     __device__ __forceinline__ explicit RowTable(const Args&) {}
     DEV const u32* rows() { return Rows::rows(); }
 };
-template <class Rows> struct RowTable<Rows, ANY> {
+template <class Rows, bool IS_COUNTED> struct RowTable<Rows, ANY, IS_COUNTED> {
     const u32* words;
     int count, total;
-    __device__ __forceinline__ explicit RowTable(const Args& a) : words((const u32*)(i64)Number<ANY, 0>(a)) {
-        count = (int)words[0], total = (int)words[1];
+    __device__ __forceinline__ explicit RowTable(const Args& a)
+        : words((const u32*)(i64)Number<ANY, IS_COUNTED ? 1 : 0>(a)) {
+        if constexpr (IS_COUNTED) {
+            const i64 counts = Number<ANY, 0>(a);
+            count = (int)counts, total = (int)(counts >> 32);
+        } else {
+            count = (int)words[0], total = (int)words[1];
+        }
     }
-    __device__ __forceinline__ const u32* rows() const { return words + 2; }
+    __device__ __forceinline__ const u32* rows() const { return IS_COUNTED ? words : words + 2; }
 };
 
 // ---------------------------------------- number types
@@ -402,9 +410,9 @@ DEV float silu_grad(float x) {
 // Single floats are accurate enough for 16-bit results, and they are faster: such kernels can use fewer instructions
 // for each element before they are slower than memory.
 DEV float sigmoid_for_half(float x) { return 1.0f / (1.0f + expf(-x)); }
-// e^(-x^2 / 2), and the probability that a normally distributed number is below x. The tail is `bell` times a polynomial
-// of 1 / (1 + 0.31 |x|), with a relative error of 5e-6. Every operation is rounded as written, so that all kernels
-// compute the same bits.
+// The probability that a normally distributed number is below x, and e^(-x^2 / 2), the `bell`. The tail is the bell
+// times a polynomial of 1 / (1 + 0.31 |x|), with a relative error of 5e-6. Every operation is rounded as written, so
+// that all kernels compute the same bits.
 DEV float normal_cdf_for_half(float x, float& bell) {
     const float t = reciprocal(__fmaf_rn(fabsf(x), 0.31f, 1.0f));
     bell = exp2_approximate(__fmul_rn(__fmul_rn(x, x), -0.721347520f));
@@ -886,10 +894,11 @@ template <class Rule> struct StepSlots : slots::gradient_step {
         "a rule reads the slots of both");
 };
 
-// Writes the pairs `first + i` of a parameter's partial metrics for i < count, by one warp: the first is `m`, the
-// others are zero.
-DEV void fill_parts(UpdatePart* parts, int first, int count, const UpdatePart& m) {
-    for (int i = threadIdx.x % 32; i < count; i += 32) parts[first + i] = i == 0 ? m : UpdatePart{0u, 0.0f};
+// Sets the pairs of a parameter's partial metrics after the first `count` ones to zero, up to the next multiple of 32,
+// by one warp.
+DEV void fill_parts(UpdatePart* parts, int count) {
+    const u32 lane = threadIdx.x % 32, beyond = (u32)count % 32;
+    if (beyond != 0 && lane >= beyond) parts[(u32)count - beyond + lane] = UpdatePart{0u, 0.0f};
 }
 
 // ---------------------------------------- asynchronous copies and matrix instructions

@@ -10,6 +10,9 @@ use crate::select::variant::Variant;
 use crate::tensor::Bytes;
 use std::collections::{BTreeMap, HashMap};
 
+/// Measured times that differ by a smaller share are equal: measuring again may reverse them.
+const EQUAL: f64 = 0.02;
+
 /// The ways to run an operation, and what is known about them.
 struct Offers<'a> {
     stem: String,
@@ -29,17 +32,19 @@ impl Offers<'_> {
     }
 
     /// The best offer and its time: by index if one is forced, otherwise the fastest of those that were measured,
-    /// otherwise the cheapest by estimate.
+    /// otherwise the cheapest by estimate. The estimate also decides between measured times that are equal.
     fn best(&self, force: Option<usize>) -> Option<(&cuda::Offer, f64)> {
         let mut usable: Vec<(&cuda::Offer, f64)> =
             self.all.iter().filter_map(|o| o.cost.as_ref().ok().map(|cost| (o, *cost))).collect();
         // Among equals the last one comes first: kernels are in rising order of preference.
         usable.reverse();
         usable.sort_by(|a, b| a.1.total_cmp(&b.1));
-        let by_time = usable.iter().filter_map(|(o, _)| Some((*o, self.time(o)?))).min_by(|a, b| a.1.total_cmp(&b.1));
+        let times = || usable.iter().filter_map(|(o, _)| Some((*o, self.time(o)?)));
+        let least = times().map(|(_, us)| us).fold(cuda::NOT_OFFERED_US, f64::min);
         match force {
             Some(number) => usable.get(number).or_else(|| usable.first()).copied(),
-            None => by_time.filter(|(_, us)| *us < cuda::NOT_OFFERED_US).or_else(|| usable.first().copied()),
+            None if least < cuda::NOT_OFFERED_US => times().find(|(_, us)| *us <= least * (1.0 + EQUAL)),
+            None => usable.first().copied(),
         }
     }
 
@@ -62,6 +67,7 @@ impl Offers<'_> {
                 "the library does not offer it".into()
             }
             Ok(cost) => match self.time(o) {
+                Some(us) if us <= cost_us => format!("measured {us:.1} us, which is equal; estimated {cost:.1} us"),
                 Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),
                 None => format!("estimated {cost:.1} us against {cost_us:.1} us"),
             },
@@ -134,4 +140,32 @@ fn no_kernel(program: &Program, index: usize, (target, gpu): (&Target, CudaFacts
     let reasons: Vec<String> = offers.all.iter().map(|o| format!("{}: {:?}", offers.kernel(o), o.cost)).collect();
     let reasons = if reasons.is_empty() { "no family knows it".into() } else { reasons.join("; ") };
     SelectError::NoKernel { op: index, name: program.ops[index].kind.name(), target, reasons }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{Scalar, SoftmaxCeFused};
+
+    #[test]
+    fn the_estimate_decides_between_equal_times() {
+        let kind =
+            OpKind::SoftmaxCeFused(SoftmaxCeFused { rows: 64, classes: 10, smoothing: Scalar::new(0.0), parts: 1 });
+        let gpu = Target::h200().as_cuda().unwrap();
+        let best = |known: Option<&BTreeMap<String, f64>>| {
+            let offers = Offers { stem: kind.stem(), all: cuda::offers(&kind, cuda::Real::F32, &gpu), known };
+            let (offer, us) = offers.best(None).unwrap();
+            let others: Vec<String> = offers.all.iter().map(|o| offers.kernel(o)).collect();
+            (offers.kernel(offer), us, others)
+        };
+        let (cheapest, _, all) = best(None);
+        let other = all.iter().find(|kernel| **kernel != cheapest).unwrap();
+        let times = |own, its| BTreeMap::from([(cheapest.clone(), own), (other.clone(), its)]);
+        for (own, its, expected) in [(2.02, 2.0, &cheapest), (2.1, 2.0, other), (2.0, 2.1, &cheapest)] {
+            let (found, us, _) = best(Some(&times(own, its)));
+            assert_eq!((&found, us), (expected, if *expected == cheapest { own } else { its }));
+        }
+        let absent = best(Some(&times(cuda::NOT_OFFERED_US, cuda::NOT_OFFERED_US)));
+        assert_eq!(absent.0, cheapest, "without any time, the estimate decides");
+    }
 }

@@ -1,5 +1,5 @@
 //! Processes that compile kernels for this one. Within a process the run-time compiler compiles one source at a time,
-//! even if several threads call it (16 sources take 0.7 s of processor time and of real time with 2 to 16 threads): 15 to 300 ms each on a host with an H200, so that 70 kernels take three seconds or
+//! even if several threads call it: 15 to 300 ms each on a host with an H200, so that 70 kernels take three seconds or
 //! more on 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_source};
@@ -18,8 +18,8 @@ const ASKED: &str = "--compile-kernels-from-stdin";
 /// The memory that a compiling process may need, estimated generously.
 const BYTES_EACH: u64 = 256 << 20;
 
-/// Fewer sources than this are compiled in this process, unless processes are waiting: starting one takes as long as
-/// compiling a source.
+/// Fewer sources than this are compiled in this process, unless a process is waiting: starting one takes as long as
+/// compiling a source. The compiler leaves this process some MiB larger for each thread that called it.
 const WORTH_A_PROCESS: usize = 4;
 
 /// A longer source, or a longer answer, indicates a transmission error.
@@ -109,7 +109,7 @@ fn program() -> io::Result<PathBuf> {
 pub(super) fn crew_for(count: usize, uncached: usize, idle: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
-    let is_worth = uncached >= WORTH_A_PROCESS || (2..=idle).contains(&uncached);
+    let is_worth = uncached >= WORTH_A_PROCESS || (uncached > 0 && idle > 0);
     let several = CAN_BE_STARTED.load(Ordering::Relaxed) && is_worth && room > 1;
     let threads = if several { processors.min(room.max(idle)) } else { processors };
     (threads.min(count), several)
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn few_sources_start_no_process() {
         assert_eq!(crew_for(1, 1, 0), (1, false));
-        assert!(!crew_for(100, WORTH_A_PROCESS - 1, 0).1 && !crew_for(100, WORTH_A_PROCESS - 1, 1).1);
+        assert!(!crew_for(100, WORTH_A_PROCESS - 1, 0).1 && !crew_for(100, 0, 1).1);
         assert!(crew_for(100, 100, 0).0 >= 1);
     }
 }

@@ -83,7 +83,7 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
     let spec = KernelSpec::new(KernelFile::Optimizer, "StepMetrics", format!("Segments, {units}")).with_pdl(pdl);
     let spec = KernelSpec { declarations, ..spec };
     let places = segments.iter().flat_map(|s| [s.start / PARTS_ALIGN, s.len / PARTS_ALIGN]);
-    let table: Option<Vec<u32>> = [count, units].into_iter().chain(places).map(|n| u32::try_from(n).ok()).collect();
+    let table: Option<Vec<u32>> = places.map(|n| u32::try_from(n).ok()).collect();
     let fits = units <= MOST_METRIC_UNITS && count <= MOST_METRIC_SEGMENTS;
     CustomKernel {
         tail: "f32_block_v0".to_owned(),
@@ -92,7 +92,8 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
                 let warps = units.clamp(4, 8);
                 let flight = units.div_ceil(warps).next_power_of_two().min(8);
                 let arguments = format!("AnyMetrics, ANY, {warps}, {flight}");
-                spec.with_general_member(GeneralMember::new(arguments, Vec::new()).with_last_table(table))
+                let counts = count as u64 | (units as u64) << 32;
+                spec.with_general_member(GeneralMember::new(arguments, vec![counts]).with_last_table(table))
             }
             None => spec,
         },
