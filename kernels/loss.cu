@@ -51,7 +51,7 @@ template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTar
     OWN int classes() const { return (int)given; }
     OWN double smoothing() const { return real.value(); }
     OWN bool names_class(int label) const { return (u32)label < (u32)classes(); }
-    // The target probability of class `col`, or of a class of which it is known whether it is the label.
+    // The target probability of class `col`; and the same if it is already known whether the class is the label.
     OWN float of(int label, int col) const { return of_label(label, col == label); }
     OWN float of_label(int label, bool is_label) const {
         const float other = names_class(label) ? share : loss_nan();
@@ -289,9 +289,10 @@ template <class T, int V> struct LossPeak {
     DEV u32 word_of(T low, T high) { return low.bits | (u32)high.bits << 16; }
 };
 
-// A row of more than 1024 classes, shared by a block. It is read three times: if HELD, the second and third time from
-// shared memory, otherwise mostly from the caches. A thread always handles the same classes, so that its copies of
-// scores need no barrier. Exponentials for 16-bit results are single instructions.
+// A row of more than 1024 classes, shared by a block. It is read three times, and once more up to the label if that has
+// the largest score: all but the first time from shared memory if HELD, otherwise mostly from the caches. A thread
+// always handles the same classes, so that its copies of scores need no barrier. Exponentials for 16-bit results are
+// single instructions.
 template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideRow {
     // The row if it is not HELD, and otherwise [classes] in shared memory.
     const T* scores;
@@ -312,7 +313,7 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
         }
     }
 
-    // The exponential of a score minus the largest one.
+    // The exponential of a score from which the largest one, or the logarithm of the sum too, was subtracted.
     DEV float exp_of(float relative) {
         if constexpr (sizeof(T) < 4) return exp2_approximate(relative * 1.44269504f);
         return loss_exp(relative);
@@ -482,7 +483,7 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
     // Whether a row that a block shares is kept in shared memory: up to 99 KB, which every supported GPU offers.
     static constexpr i64 KEPT = is_fixed(CLASSES) && LANES > 32 ? CLASSES * (i64)sizeof(T) : 0;
     static constexpr bool HELD = KEPT > 0 && loss_smem<2>() + KEPT <= 99 * 1024;
-    static constexpr int MIN_BLOCKS = LANES > 32 ? 2 : 0;
+    static constexpr int MIN_BLOCKS = LANES > 32 && THREADS <= 512 ? 2 : 0;
     static constexpr int smem(int) { return loss_smem<2>() + (HELD ? (int)KEPT : 0); }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {

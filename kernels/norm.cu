@@ -1028,7 +1028,7 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
 // [chunks][1][COLS].
 //
 // ROWS, COLS and CHUNK are the numbers 0 to 2. A general member is compiled for V, and for N, the groups of a thread,
-// rounded up to a power of two.
+// rounded up to a power of two; or 3 if a warp has a row.
 template <class T, i64 ROWS, i64 COLS, int TPR, i64 CHUNK, int THREADS_, bool ACCUMULATE, bool RMS = false,
     int V = vec_width<T>(COLS), int N = ceil_div(COLS / V, TPR)>
 struct LayerNormBwd {

@@ -67,7 +67,10 @@ impl Offers<'_> {
                 "the library does not offer it".into()
             }
             Ok(cost) => match self.time(o) {
-                Some(us) if us <= cost_us => format!("measured {us:.1} us, which is equal; estimated {cost:.1} us"),
+                Some(us) if us <= cost_us * (1.0 + EQUAL) => {
+                    let own = chosen.cost.as_ref().map_or(f64::NAN, |cost| *cost);
+                    format!("measured {us:.1} us, which is equal; estimated {cost:.1} us against {own:.1} us")
+                }
                 Some(us) => format!("measured {us:.1} us against {cost_us:.1} us"),
                 None => format!("estimated {cost:.1} us against {cost_us:.1} us"),
             },

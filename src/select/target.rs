@@ -134,6 +134,18 @@ pub struct CudaFacts {
     pub has_cudnn: bool,
 }
 
+impl CudaFacts {
+    /// The largest shared memory of a block, in bytes.
+    #[must_use]
+    pub const fn shared_bytes(&self) -> usize {
+        match self.capability {
+            (8, 0 | 7) => 163 << 10,
+            (9 | 10, _) => 227 << 10,
+            _ => 99 << 10,
+        }
+    }
+}
+
 impl Target {
     /// A CPU with the given instruction set.
     #[must_use]

@@ -128,9 +128,9 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
             .with_general(format!("{t}, ANY, ANY, ANY, 4, 16, true, 12288"), vec![300, 5000, 24]);
         found.insert(format!("general EmbeddingBwdRows {t}"), rows.clone().of(Kernels::General));
         found.insert(format!("EmbeddingBwdRows {t}"), rows);
-        let arguments = format!("{t}, 64, 20000, 0ull, 1024, 1024, 64, 4, 1, 3");
+        let arguments = format!("{t}, 64, 20000, 0ull, 512, 512, 64, 4, 1, 3");
         let loss = KernelSpec::new(KernelFile::Loss, "SoftmaxCeFused", arguments)
-            .with_general(format!("{t}, ANY, ANY, 0ull, 1024, 1024, ANY, 4, 1, 3"), vec![64, 20_000, 64, 0]);
+            .with_general(format!("{t}, ANY, ANY, 0ull, 512, 512, ANY, 4, 1, 3"), vec![64, 20_000, 64, 0]);
         found.insert(format!("SoftmaxCeFused in parts {t}"), loss);
     }
     for model in models() {

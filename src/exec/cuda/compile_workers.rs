@@ -109,10 +109,13 @@ fn program() -> io::Result<PathBuf> {
 pub(super) fn crew_for(count: usize, uncached: usize, idle: usize) -> (usize, bool) {
     let processors = std::thread::available_parallelism().map_or(1, usize::from).min(16);
     let room = available_bytes().map_or(usize::MAX, |b| usize::try_from(b / 2 / BYTES_EACH).unwrap_or(usize::MAX));
-    let is_worth = uncached >= WORTH_A_PROCESS || (uncached > 0 && idle > 0);
-    let several = CAN_BE_STARTED.load(Ordering::Relaxed) && is_worth && room > 1;
+    let several = CAN_BE_STARTED.load(Ordering::Relaxed) && is_worth_a_process(uncached, idle) && room > 1;
     let threads = if several { processors.min(room.max(idle)) } else { processors };
     (threads.min(count), several)
+}
+
+const fn is_worth_a_process(uncached: usize, idle: usize) -> bool {
+    uncached >= WORTH_A_PROCESS || (uncached > 0 && idle > 0)
 }
 
 /// A process that compiles one source after the other. It holds no state, and is ended when this value is dropped.
@@ -195,7 +198,8 @@ mod tests {
     #[test]
     fn few_sources_start_no_process() {
         assert_eq!(crew_for(1, 1, 0), (1, false));
-        assert!(!crew_for(100, WORTH_A_PROCESS - 1, 0).1 && !crew_for(100, 0, 1).1);
+        let worth = [(0, 1), (3, 0), (1, 1), (3, 1), (4, 0)].map(|(uncached, idle)| is_worth_a_process(uncached, idle));
+        assert_eq!(worth, [false, false, true, true, true]);
         assert!(crew_for(100, 100, 0).0 >= 1);
     }
 }

@@ -91,6 +91,8 @@ struct Problem<'a> {
     real: Real,
     tensor: bool,
     multiprocessors: usize,
+    /// The largest shared memory of a block.
+    shared_bytes: usize,
     epilogue: Epilogue,
     accumulate: bool,
     /// Elements that the epilogue moves in addition to the result.
@@ -133,6 +135,7 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
         real,
         tensor,
         multiprocessors: gpu.multiprocessors.max(1) as usize,
+        shared_bytes: gpu.shared_bytes(),
         epilogue,
         accumulate,
         extra: (usize::from(epilogue.save_z) + usize::from(epilogue.act_grad.is_some())) * result,

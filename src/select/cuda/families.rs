@@ -108,7 +108,7 @@ const CONV: [&str; 11] = [
     "columns of the output",
     "window",
     "groups",
-    "splits",
+    "splits, or warps that share a sum",
     "strides, dilations and functions",
 ];
 

@@ -149,7 +149,7 @@ const ANY_BITS: &str = "(u64)ANY";
 const MOST_MERGES: usize = 32;
 const MOST_ROWS: usize = 8;
 const MOST_GRADIENT_ROWS: usize = 4;
-/// Elements of a row that a thread holds at most, without and with a gradient.
+/// Elements of a row that a thread holds at most, without and with a gradient; with one, 24 if a warp has the row.
 const MOST_COLUMNS: usize = 32;
 const MOST_GRADIENT_COLUMNS: usize = 16;
 

@@ -51,18 +51,9 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     }
     let walk = Walk { g, real, is_backward, multiprocessors: gpu.multiprocessors.max(1) as usize };
     let mut found = vec![walk.general()];
-    found.extend(walk.grid(shared_bytes(gpu.capability)));
+    found.extend(walk.grid(gpu.shared_bytes()));
     found.extend(walk.held());
     found
-}
-
-/// The largest shared memory of a block, in bytes.
-const fn shared_bytes(capability: (u32, u32)) -> usize {
-    match capability {
-        (8, 0 | 7) => 163 << 10,
-        (9, _) | (10, _) => 227 << 10,
-        _ => 99 << 10,
-    }
 }
 
 /// An operation with numbers that are used in several places.

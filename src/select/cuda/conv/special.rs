@@ -161,12 +161,12 @@ impl Problem<'_> {
         };
         let blocks = g.groups * classes * rows.div_ceil(tile[0]) * cols.div_ceil(tile[1]);
         let steps = sum.div_ceil(16);
-        // Every warp has three kilobytes of copies in flight in each step.
-        if !(2..=60).contains(&steps) || blocks > 2 * self.multiprocessors {
+        let room = self.sliced_steps(tile);
+        let each = steps.div_ceil(MOST_SLICES);
+        let slices = steps.div_ceil(each.max(1));
+        if steps < 2 || slices * each > room || blocks > 2 * self.multiprocessors {
             return None;
         }
-        let each = steps.div_ceil(MOST_SLICES);
-        let slices = steps.div_ceil(each);
         let (_, geometry) = self.types();
         let [high, wide] = tile;
         let arguments = |geometry: &str, slices: usize, end: &str| {
@@ -180,8 +180,66 @@ impl Problem<'_> {
         };
         // General members have a few numbers of warps, some of which may have no work.
         let [own, wider] = self.any_product(1);
-        let (end, most) = (self.any_end(), slices.next_multiple_of(MOST_SLICES / 3));
-        let any = [arguments(&own, most, &end), arguments(&wider, MOST_SLICES, &end)];
+        let (end, most) = (self.any_end(), MOST_SLICES.min(room / each));
+        let own_slices = slices.next_multiple_of(MOST_SLICES / 3).min(most);
+        let any = [arguments(&own, own_slices, &end), arguments(&wider, most, &end)];
         Some(self.with_general(kernel, slices, any))
+    }
+
+    /// The steps of a sum for which the warps of a block have shared memory: all of them are copied at once.
+    fn sliced_steps(&self, [high, wide]: [usize; 2]) -> usize {
+        // Sixteen floats of each line of both factors. The second one of a gradient has its depth in rows, padded by
+        // eight floats.
+        let second = if self.kind == Kind::Forward { wide * 64 } else { 16 * (wide + 8) * 4 };
+        let table = high * 32;
+        (self.shared_bytes - table) / (high * 64 + second)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::Kernels;
+    use crate::select::target::Target;
+
+    #[test]
+    fn the_warps_of_a_sliced_sum_fit_into_shared_memory() {
+        for capability in [(9, 0), (8, 0), (8, 6)] {
+            let gpu = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
+            let mut most = 0;
+            for channels in 1..=120 {
+                let geometry = ConvGeometry {
+                    n: 1,
+                    h: 4,
+                    w: 4,
+                    c: channels,
+                    f: channels,
+                    kernel: [3, 3],
+                    stride: [1, 1],
+                    padding: [1, 1],
+                    dilation: [1, 1],
+                    groups: 1,
+                    ho: 4,
+                    wo: 4,
+                };
+                let epilogue = Epilogue::default();
+                let forward = OpKind::Conv2d(ops::Conv2d { geometry, epilogue });
+                let gradient = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue });
+                let all = [forward, gradient].into_iter().flat_map(|kind| kernels(&kind, Real::F32, &gpu));
+                for kernel in all.filter(|kernel| kernel.spec.template == "ConvSliced") {
+                    for member in [Kernels::Specialised, Kernels::General, Kernels::Widest] {
+                        let text = kernel.spec.clone().of(member).arguments;
+                        let of_block = text.split(">, ").nth(1).unwrap();
+                        let numbers: Vec<usize> = of_block.split(", ").map_while(|n| n.parse().ok()).collect();
+                        let [high, wide, warps, each] = numbers[..] else { panic!("{text}") };
+                        let is_forward = text.starts_with("CONV_FORWARD");
+                        let stage = 64 * high + if is_forward { 64 * wide } else { 64 * (wide + 8) };
+                        assert!(warps * each * stage + 32 * high <= gpu.shared_bytes(), "{capability:?}: {text}");
+                        most = most.max(warps * each);
+                    }
+                }
+            }
+            assert!((25..=64).contains(&most), "{capability:?}: {most} steps");
+        }
     }
 }
