@@ -15,10 +15,8 @@ const FRAME: Duration = Duration::from_millis(16);
 /// other tests the bounds are loose.
 const WAIT_MS: f64 = if cfg!(debug_assertions) { 2000.0 } else { 100.0 };
 const FRAME_MS: f64 = if cfg!(debug_assertions) { 1000.0 } else { 100.0 };
-/// The growth of the process after the first edits, which fill what it keeps: the numbers of edits on a CPU and on a
-/// GPU, where kernels that no step uses any more stay loaded.
+/// The growth of the process after a fifth of the edits.
 const GROWTH: u64 = 64 << 20;
-const FILLING: [usize; 2] = [6, 50];
 
 fn milliseconds(since: Instant) -> f64 {
     since.elapsed().as_secs_f64() * 1e3
@@ -89,8 +87,8 @@ fn edit_and_train(robot: &mut Robot, edits: usize, trained: Duration) -> Seen {
     seen
 }
 
-/// Prints what was seen, and compares it with the bounds; the memory after the first `filling` edits with the last.
-fn judge(mut seen: Seen, filling: usize) {
+/// Prints what was seen, and compares it with the bounds.
+fn judge(mut seen: Seen) {
     // The first run also starts the device.
     let first = seen.waits.remove(0);
     let [median, _, longest] = spread(seen.waits.clone());
@@ -102,9 +100,8 @@ fn judge(mut seen: Seen, filling: usize) {
     println!("resident MiB, ten times: {mib:?}");
     assert!(longest < WAIT_MS, "an edit waited {longest:.0} ms for its first step, half of them {median:.0} ms");
     assert!(frames[2] < FRAME_MS, "a frame took {:.0} ms", frames[2]);
-    match (seen.resident.get(filling), seen.resident.last()) {
-        (Some(early), Some(last)) => assert!(*last < early + GROWTH, "the memory grows: {mib:?} MiB"),
-        _ => println!("skipped: whether the memory grows after {filling} edits; set STEPGRAPH_EDITS to more"),
+    if let (Some(early), Some(last)) = (seen.resident.get(edits / 5), seen.resident.last()) {
+        assert!(*last < early + GROWTH, "the memory grows: {mib:?} MiB");
     }
 }
 
@@ -121,7 +118,7 @@ fn window_on(device: DeviceChoice) -> Robot {
 #[test]
 fn edits_in_a_row_on_the_cpu_keep_nobody_waiting() {
     let mut robot = window_on(DeviceChoice::Cpu);
-    judge(edit_and_train(&mut robot, 30, Duration::from_millis(100)), FILLING[0]);
+    judge(edit_and_train(&mut robot, 30, Duration::from_millis(100)));
 }
 
 #[test]
@@ -135,5 +132,5 @@ fn edits_in_a_row_on_a_gpu_keep_nobody_waiting() {
     cuda::start_compilers_from(program.into());
     let mut robot = window_on(DeviceChoice::Gpu(0));
     let edits = std::env::var("STEPGRAPH_EDITS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
-    judge(edit_and_train(&mut robot, std::cmp::max(edits, 2), Duration::from_secs(1)), FILLING[1]);
+    judge(edit_and_train(&mut robot, std::cmp::max(edits, 2), Duration::from_secs(1)));
 }
