@@ -313,9 +313,8 @@ template <class E, class TO, bool ACC, int V, int THREADS> struct ConvReduce {
   private:
     // The number of warps with the same elements is a constant, because divisions by it would take longer than the sum.
     template <int GROUPS> DEV void add_up(const Args& a, int block, char* smem, i64 len, int ld, int splits) {
-        constexpr int groups = GROUPS;
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % groups;
-        const i64 index = (i64)block * (WARPS / groups * 32 * V) + (warp / groups * 32 + lane) * V;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = warp % GROUPS;
+        const i64 index = (i64)block * (WARPS / GROUPS * 32 * V) + (warp / GROUPS * 32 + lane) * V;
         const bool inside = index < len;
         const float* partial = a.at<float>(slots::product::WORK) + index;
         float sum[V];
@@ -323,23 +322,23 @@ template <class E, class TO, bool ACC, int V, int THREADS> struct ConvReduce {
         for (int v = 0; v < V; ++v) sum[v] = 0.0f;
         if (inside) {
 #pragma unroll 8
-            for (int i = 0; i < (splits + groups - 1) / groups; ++i) {
-                const int s = group + i * groups;
-                if (splits % groups == 0 || s < splits) {
+            for (int i = 0; i < (splits + GROUPS - 1) / GROUPS; ++i) {
+                const int s = group + i * GROUPS;
+                if (splits % GROUPS == 0 || s < splits) {
                     const Vec<float, V> part = load<float, V>(partial + s * len);
 #pragma unroll
                     for (int v = 0; v < V; ++v) sum[v] += part.v[v];
                 }
             }
         }
-        if (groups > 1) {
+        if (GROUPS > 1) {
             float* scratch = (float*)smem;
 #pragma unroll
             for (int v = 0; v < V; ++v) scratch[(warp * V + v) * 32 + lane] = sum[v];
             __syncthreads();
             if (group == 0) {
 #pragma unroll
-                for (int other = 1; other < groups; ++other)
+                for (int other = 1; other < GROUPS; ++other)
 #pragma unroll
                     for (int v = 0; v < V; ++v) sum[v] += scratch[((warp + other) * V + v) * 32 + lane];
             }

@@ -114,6 +114,7 @@ pub(super) fn crew_for(count: usize, uncached: usize, idle: usize) -> (usize, bo
     (threads.min(count), several)
 }
 
+/// Whether other processes should compile `uncached` kernels, while `idle` ones wait for work.
 const fn is_worth_a_process(uncached: usize, idle: usize) -> bool {
     uncached >= WORTH_A_PROCESS || (uncached > 0 && idle > 0)
 }

@@ -163,10 +163,12 @@ impl Problem<'_> {
         };
         let blocks = g.groups * classes * rows.div_ceil(tile[0]) * cols.div_ceil(tile[1]);
         let steps = sum.div_ceil(16);
-        let room = self.sliced_steps(tile);
-        let each = steps.div_ceil(MOST_SLICES);
-        let slices = steps.div_ceil(each.max(1));
-        if !(2..=MOST_STEPS).contains(&steps) || slices * each > room || blocks > 2 * self.multiprocessors {
+        if !(2..=MOST_STEPS).contains(&steps) || blocks > 2 * self.multiprocessors {
+            return None;
+        }
+        let (room, each) = (self.sliced_steps(tile), steps.div_ceil(MOST_SLICES));
+        let slices = steps.div_ceil(each);
+        if slices * each > room {
             return None;
         }
         let (_, geometry) = self.types();
@@ -211,18 +213,15 @@ mod tests {
             let mut most = 0;
             for channels in 1..=120 {
                 let geometry = ConvGeometry {
-                    n: 1,
                     h: 4,
                     w: 4,
                     c: channels,
                     f: channels,
                     kernel: [3, 3],
-                    stride: [1, 1],
                     padding: [1, 1],
-                    dilation: [1, 1],
-                    groups: 1,
                     ho: 4,
                     wo: 4,
+                    ..ConvGeometry::UNIT
                 };
                 let epilogue = Epilogue::default();
                 let forward = OpKind::Conv2d(ops::Conv2d { geometry, epilogue });
