@@ -1,4 +1,4 @@
-//! How much free memory the machine has.
+//! How much free memory the machine has, and how much this process uses.
 
 use std::fs;
 use std::path::Path;
@@ -25,6 +25,21 @@ pub fn resident_bytes() -> Option<u64> {
 #[must_use]
 pub fn peak_bytes() -> Option<u64> {
     sized(&fs::read_to_string("/proc/self/status").ok()?, "VmHWM:")
+}
+
+/// Gives memory that was freed back to the system, if the allocator is glibc's. Without this call, glibc keeps a free
+/// page until all memory above it in its heap is free too. A few long-lived allocations among many short ones, such as
+/// those of plans, then keep much free memory. The call takes milliseconds, and allocations of other threads wait.
+pub fn return_free_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        unsafe extern "C" {
+            fn malloc_trim(pad: usize) -> std::ffi::c_int;
+        }
+        // SAFETY: glibc's function with its signature (malloc.h). It takes the allocator's own locks and returns only
+        // pages without allocations. Its result says whether there were any.
+        let _ = unsafe { malloc_trim(0) };
+    }
 }
 
 /// The value, in bytes, of a line in the system's tables that uses units of 1024 bytes.

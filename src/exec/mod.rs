@@ -41,7 +41,7 @@ pub use error::ExecError;
 pub use function::Function;
 pub use graph_key::{GraphKey, GraphSignature, InputSignature, StepVariant};
 pub(crate) use layout::samples_to_stored;
-pub use memory::{available_bytes, peak_bytes, resident_bytes};
+pub use memory::{available_bytes, peak_bytes, resident_bytes, return_free_memory};
 pub use pool_report::{EagerSteps, KnownKey, PoolCounts, PoolEvent, PoolEventKind, PoolReport, RecordingFacts};
 pub use pool_state::RecordingId;
 pub use ready_times::{ReadyStage, ReadyTimes};

@@ -45,10 +45,14 @@ impl CommonKernels {
     }
 
     /// The kernels that a group of networks needs, with the wider ones that can replace them, except those that were
-    /// returned before. Kernels that more networks need come first.
-    pub fn of_group(&mut self, number: u64) -> Vec<KernelSource> {
+    /// returned before. Kernels that more networks need come first. None if `goes_on` returns false before all of the
+    /// group's networks are planned.
+    pub fn of_group(&mut self, number: u64, goes_on: impl Fn() -> bool) -> Vec<KernelSource> {
         let mut counts: HashMap<KernelSource, usize> = HashMap::new();
         for (preset, is_evaluated) in networks(number) {
+            if !goes_on() {
+                return Vec::new();
+            }
             let kernels = self.kernels_of(&Preset { precision: self.precision, ..preset }, is_evaluated);
             for source in kernels.into_iter().flat_map(|(own, wider)| [Some(own), wider]).flatten() {
                 *counts.entry(source).or_default() += 1;
@@ -147,7 +151,7 @@ pub fn compile_common(
     let (send, planned) = sync_channel(1);
     let plan = || {
         for group in 0..KERNEL_GROUPS {
-            let sources = (!device.has_note(&note(group))).then(|| common.of_group(group));
+            let sources = (!device.has_note(&note(group))).then(|| common.of_group(group, &goes_on));
             if !goes_on() || send.send((group, sources)).is_err() {
                 break;
             }

@@ -2,6 +2,7 @@
 
 use super::common_kernels::{KERNEL_GROUPS, compile_common};
 use super::edits_ahead::{ask_libraries, compile_for_edits, compile_for_shared_launches};
+use crate::exec::return_free_memory;
 use crate::model::Preset;
 use crate::select::Target;
 use std::sync::Arc;
@@ -44,13 +45,18 @@ impl KernelsAhead {
             log::debug!("{count} kernels were compiled for changes of sizes");
             let count = compile_for_shared_launches(&machine, 1, goes_on);
             log::debug!("{count} kernels were compiled for launches that operations share");
+            return_free_memory();
             // Most processors stay free for the run and for the user.
             let threads = std::thread::available_parallelism().map_or(1, |count| (count.get() / 4).max(1));
             let goes_on = || goes_on() && !IS_STOPPED.load(Ordering::Relaxed);
-            let report = |groups: u64, _: usize| GROUPS.store(groups + 1, Ordering::Relaxed);
+            let report = |groups: u64, _: usize| {
+                GROUPS.store(groups + 1, Ordering::Relaxed);
+                return_free_memory();
+            };
             let count = compile_common(&machine, preset.precision, threads, goes_on, report);
             GROUPS.store(0, Ordering::Relaxed);
             log::debug!("{count} kernels that many networks need were compiled");
+            return_free_memory();
         };
         match Builder::new().name("stepgraph-ahead".into()).spawn(work) {
             Ok(_) => Some(Self { goes_on }),
