@@ -33,7 +33,7 @@ const DIGESTS: [(&str, u64); 26] = [
     ("early-exit", 0xacb8_8766_24fb_8d23),
     ("branches", 0x3637_eadb_e29d_6474),
     ("gru-digits", 0x2b53_55cc_a26f_e266),
-    ("gpt-sums", 0xe9a0_fe4a_5dd9_4afc),
+    ("gpt-sums", 0xe32c_8104_96d5_5ca0),
     ("gpt-source", 0x51b5_5602_53ea_fb9d),
     ("bucketed-text", 0xa3cd_64ad_946e_b9a1),
     ("short-batches", 0x6ca6_f00d_aa03_c721),

@@ -9,6 +9,7 @@
 //! columns of `c` is its bias over rows.
 
 use super::error::CudaError;
+use super::shared_library::CUBLASLT;
 use crate::model::Activation;
 use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::cuda::Real;
@@ -89,8 +90,7 @@ impl Lt {
     /// # Errors
     /// If the library is not installed, or cannot be used.
     pub fn open() -> Result<Self, CudaError> {
-        // SAFETY: loads the library, whose initialisers have no preconditions.
-        if !unsafe { sys::is_culib_present() } {
+        if !CUBLASLT.is_installed() {
             return Err("cublasLt is not installed".into());
         }
         // SAFETY: the library is present, and `make` passes a place for a handle.

@@ -6,12 +6,13 @@ use super::kernel_store::{FoundKernel, KernelStore};
 use super::libraries::Libraries;
 use super::source::KernelSource;
 use super::stream::stream_of_thread;
-use crate::exec::cuda::probe::{DeviceInfo, probe};
+use crate::exec::cuda::probe::{DeviceInfo, Probe, primary_context, probe};
 use crate::model::Precision;
 use crate::select::{CudaFacts, Kernels, Target};
 use cudarc::driver::{result, sys};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::Builder;
 
 /// An open device. A step is used by one thread at a time, and its work is enqueued on the stream of that thread.
 pub struct Gpu {
@@ -58,9 +59,29 @@ pub fn usable(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
     if probe().has("nvrtc") { Ok(gpu) } else { Err("NVRTC, which compiles kernels, is missing".into()) }
 }
 
+/// What the machine has, and the primary context of a device. The libraries are loaded while the driver creates the
+/// context.
+fn look_and_open(ordinal: u32) -> (Probe, Result<sys::CUcontext, CudaError>) {
+    /// A context may be used by any thread.
+    struct Context(sys::CUcontext);
+    // SAFETY: as above; the handle is only passed on.
+    unsafe impl Send for Context {}
+    std::thread::scope(|scope| {
+        let open = move || primary_context(ordinal).map(Context);
+        let opening = Builder::new().name("stepgraph-context".into()).spawn_scoped(scope, open);
+        let found = probe();
+        let opened = match opening {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            // There is no thread to be had; one after the other works too.
+            Err(_) => open(),
+        };
+        (found, opened.map(|context| context.0))
+    })
+}
+
 impl Gpu {
     fn open(ordinal: u32) -> Result<Self, CudaError> {
-        let found = probe();
+        let (found, context) = look_and_open(ordinal);
         if !found.why_none.is_empty() {
             return Err(found.why_none.into());
         }
@@ -69,11 +90,8 @@ impl Gpu {
         let info = found.devices.iter().find(|d| d.ordinal == ordinal).cloned();
         let info =
             info.ok_or_else(|| format!("there is no GPU {ordinal}; the driver offers {}", found.devices.len()))?;
-        let device = result::device::get(ordinal as i32).map_err(|e| failed("cuDeviceGet", e))?;
-        // SAFETY: the device comes from the driver; the primary context is kept for the life of the process.
-        let context =
-            unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed("cuDevicePrimaryCtxRetain", e))?;
-        // SAFETY: the context was just retained.
+        let context = context?;
+        // SAFETY: the context lives as long as the process.
         unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| failed("cuStreamCreate", e))?;

@@ -6,6 +6,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `error` | a call that failed, with its code and message |
+//! | `shared_library` | the driver and NVIDIA's libraries, loaded once |
 //! | `probe` | which libraries and devices there are, and how to get what is missing |
 //! | `memory` | device and pinned memory, events |
 //! | `stream` | the stream of each thread |
@@ -105,6 +106,7 @@ mod reference_check;
 mod reference_run;
 mod reference_updates;
 mod reference_values;
+mod shared_library;
 mod source;
 mod step;
 mod stream;

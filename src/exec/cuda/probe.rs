@@ -1,6 +1,7 @@
 //! What exists for CUDA on this machine; a missing driver or library is not an error.
 
 use super::error::{CudaError, failed};
+use super::shared_library::{CUBLASLT, CUDNN, DRIVER, NVRTC};
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 
@@ -59,14 +60,11 @@ fn hidden(name: &str) -> bool {
 
 fn look() -> Probe {
     let none = |why: &str| Probe { libraries: Vec::new(), devices: Vec::new(), why_none: why.into() };
-    if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {
+    if is_switched_off() {
         return none("STEPGRAPH_NO_CUDA is set");
     }
     let mut libraries = Vec::new();
-    // SAFETY: loading a library runs its initialisers, which these are made for.
-    let driver = unsafe { sys::is_culib_present() } && !hidden("driver");
-    let missing = |file: &str| format!("{file} was not found");
-    let driver_state = if driver { in_words(driver_version()) } else { Err(missing("libcuda.so.1")) };
+    let driver_state = in_words(driver_version());
     let started = driver_state.is_ok();
     libraries.push(Library {
         name: "driver",
@@ -120,7 +118,29 @@ fn in_words(version: Result<String, CudaError>) -> Result<String, String> {
     version.map_err(|why| why.to_string())
 }
 
+fn is_switched_off() -> bool {
+    std::env::var_os("STEPGRAPH_NO_CUDA").is_some()
+}
+
+/// The primary context of the device with this number, which is kept for the life of the process. That takes about as
+/// long as loading all libraries, so that both can be done at the same time.
+///
+/// # Errors
+/// If there is no such device, or it cannot be used.
+pub(super) fn primary_context(ordinal: u32) -> Result<sys::CUcontext, CudaError> {
+    if is_switched_off() {
+        return Err("STEPGRAPH_NO_CUDA is set".into());
+    }
+    driver_version()?;
+    let device = result::device::get(ordinal as i32).map_err(|e| failed("cuDeviceGet", e))?;
+    // SAFETY: the device comes from the driver; the context is never released.
+    unsafe { result::primary_ctx::retain(device) }.map_err(|e| failed("cuDevicePrimaryCtxRetain", e))
+}
+
 fn driver_version() -> Result<String, CudaError> {
+    if hidden("driver") || !DRIVER.is_installed() {
+        return Err("libcuda.so.1 was not found".into());
+    }
     result::init().map_err(|e| failed("cuInit", e))?;
     let mut version = 0;
     // SAFETY: the pointer is valid for the call.
@@ -134,11 +154,10 @@ fn driver_version() -> Result<String, CudaError> {
 /// If it is missing or hidden.
 pub(super) fn nvrtc_version() -> Result<String, CudaError> {
     use cudarc::nvrtc::sys;
-    if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() {
+    if is_switched_off() {
         return Err("STEPGRAPH_NO_CUDA is set".into());
     }
-    // SAFETY: as for the driver.
-    if hidden("nvrtc") || !unsafe { sys::is_culib_present() } {
+    if hidden("nvrtc") || !NVRTC.is_installed() {
         return Err("libnvrtc.so was not found".into());
     }
     let (mut major, mut minor) = (0, 0);
@@ -150,8 +169,7 @@ pub(super) fn nvrtc_version() -> Result<String, CudaError> {
 }
 
 fn cublaslt_version() -> Result<String, CudaError> {
-    // SAFETY: as for the driver.
-    if hidden("cublaslt") || !unsafe { cudarc::cublaslt::sys::is_culib_present() } {
+    if hidden("cublaslt") || !CUBLASLT.is_installed() {
         return Err("libcublasLt.so was not found".into());
     }
     // SAFETY: the function takes nothing and touches no device.
@@ -160,8 +178,7 @@ fn cublaslt_version() -> Result<String, CudaError> {
 }
 
 fn cudnn_version() -> Result<String, CudaError> {
-    // SAFETY: as for the driver.
-    if hidden("cudnn") || !unsafe { cudarc::cudnn::sys::is_culib_present() } {
+    if hidden("cudnn") || !CUDNN.is_installed() {
         return Err("libcudnn.so.9 was not found".into());
     }
     // SAFETY: the function takes nothing and touches no device.

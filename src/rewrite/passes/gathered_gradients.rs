@@ -9,7 +9,8 @@
 
 use crate::ir::Phase;
 use crate::lower::{LValueId, Op, Program};
-use crate::ops::{self, Epilogue, GradientPart, OpKind, Trans};
+use crate::model::Precision;
+use crate::ops::{self, Epilogue, GradientPart, OpKind, ROW_PRODUCT_COLUMNS, Trans};
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
 use crate::rewrite::tiles::MOST_TOGETHER;
@@ -19,6 +20,10 @@ use std::collections::HashMap;
 
 /// The smallest number of rows whose sum takes longer than the rest of a small layer.
 const MANY_ROWS: usize = 512;
+/// The same if the gradient of a normalisation can then become part of the product before it (`join_row_norm`), which
+/// saves a launch for each. On an H200, a small GPT with 128 to 384 rows takes 7 to 13 % less time; without
+/// normalisations, 16 layers of 256 units with 256 rows take 4 % more.
+const ROWS_OF_NORMS: usize = 128;
 /// The largest number of elements of a weight: 64 tiles of 32 by 32, half as many as a large GPU has multiprocessors.
 const FEW_ELEMENTS: usize = 1 << 16;
 /// The largest number of columns of a normalisation: such rows fit into the registers of threads.
@@ -28,8 +33,9 @@ const LEAST_PRODUCTS: usize = 3;
 /// The largest number of elements that may be alive longer.
 const MOST_KEPT: usize = 1 << 23;
 
-pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
-    let Some(Gathered { numbers, place, together }) = Gathered::of(rw.program()) else { return };
+pub(super) fn run(rw: &mut Rewriter, goal: &Goal) {
+    let program = rw.program();
+    let Some(Gathered { numbers, place, together }) = Gathered::of(program, least_rows(program, goal)) else { return };
     for number in numbers {
         let op = rw.op(number).clone();
         match op.kind {
@@ -45,6 +51,16 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
             _ => rw.move_before(number, place),
         }
     }
+}
+
+/// The smallest number of rows whose sums are gathered in a program.
+fn least_rows(program: &Program, goal: &Goal) -> usize {
+    let joins = |op: &Op| match &op.kind {
+        OpKind::LayerNormBwd(norm) => norm.rows >= ROWS_OF_NORMS && ROW_PRODUCT_COLUMNS.contains(&norm.cols),
+        _ => false,
+    };
+    let has_such = goal.precision == Precision::F32 && program.ops.iter().any(joins);
+    if has_such { ROWS_OF_NORMS } else { MANY_ROWS }
 }
 
 /// A part of the derivative of a normalisation: the same operation with only the arguments that the part has.
@@ -70,11 +86,12 @@ struct Gathered {
 }
 
 impl Gathered {
-    fn of(program: &Program) -> Option<Self> {
+    /// Those that sum over at least `rows` rows.
+    fn of(program: &Program, rows: usize) -> Option<Self> {
         if is_large(program) {
             return None;
         }
-        let movable = |number: &usize| is_movable(&program.ops[*number]);
+        let movable = |number: &usize| is_movable(&program.ops[*number], rows);
         let found: Vec<(usize, usize)> =
             (0..program.ops.len()).filter(movable).map(|number| (number, limit(program, number))).collect();
         let last = found.last()?.0;
@@ -89,15 +106,15 @@ impl Gathered {
     }
 }
 
-/// Whether an operation is the gradient of small parameters over many rows.
-fn is_movable(op: &Op) -> bool {
+/// Whether an operation is the gradient of small parameters over at least `rows` rows.
+fn is_movable(op: &Op, rows: usize) -> bool {
     let is_sum = match &op.kind {
         OpKind::Gemm(g) => {
             let plain = matches!(g.trans, Trans::Tn) && g.epilogue == Epilogue::default();
-            plain && g.k >= MANY_ROWS && g.m * g.n <= FEW_ELEMENTS
+            plain && g.k >= rows && g.m * g.n <= FEW_ELEMENTS
         }
-        OpKind::LayerNormBwd(norm) => norm.part.is_all() && norm.rows >= MANY_ROWS && norm.cols <= FEW_COLUMNS,
-        OpKind::BiasGrad(sum) => sum.rows >= MANY_ROWS && sum.cols <= FEW_ELEMENTS,
+        OpKind::LayerNormBwd(norm) => norm.part.is_all() && norm.rows >= rows && norm.cols <= FEW_COLUMNS,
+        OpKind::BiasGrad(sum) => sum.rows >= rows && sum.cols <= FEW_ELEMENTS,
         _ => false,
     };
     is_sum && op.phase == Phase::Backward
@@ -146,7 +163,6 @@ fn kept(program: &Program, numbers: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Precision;
     use crate::rewrite::sample::{network, on_gpu};
 
     /// A block with a normalisation and two products.
@@ -185,16 +201,32 @@ mod tests {
             assert!(found.iter().all(is_whole));
             // The operations after them read the gradients or were moved by the same pass.
             let last = *found.last().unwrap();
-            let on_the_way = |op: &Op| op.phase == Phase::Backward && !is_movable(op) && op.arg("dx").is_some();
+            let on_the_way =
+                |op: &Op| op.phase == Phase::Backward && !is_movable(op, MANY_ROWS) && op.arg("dx").is_some();
             assert!(!program.ops[last..].iter().any(on_the_way));
         }
     }
 
     #[test]
     fn short_sums_and_large_weights_stay_where_they_are() {
-        assert!(gathered(&step(256, "sgd")).is_empty());
+        assert!(gathered(&step(64, "sgd")).is_empty());
+        let plain = r#"{"type": "dense", "units": 64}, {"type": "dense", "units": 64}, {"type": "dense", "units": 64}"#;
+        assert!(gathered(&on_gpu(&network(plain, "sgd", 256), Precision::F32)).is_empty());
         let wide = r#"{"type": "dense", "units": 2048}, {"type": "dense", "units": 2048}, {"type": "layer_norm"}"#;
         assert!(gathered(&on_gpu(&network(wide, "sgd", 1024), Precision::F32)).is_empty());
+    }
+
+    #[test]
+    fn with_normalisations_of_short_rows_fewer_rows_are_many() {
+        let step = |precision| {
+            let layers = format!(r#"{{"type": "dense", "units": 64}}, {BLOCK}, {BLOCK}"#);
+            on_gpu(&network(&layers, "sgd", 128), precision)
+        };
+        let [short, half] = [Precision::F32, Precision::Bf16].map(step);
+        let is_joined = |op: &&Op| matches!(op.kind, OpKind::GemmNormBwd(_));
+        assert_eq!(short.ops.iter().filter(is_joined).count(), 2);
+        assert!(!gathered(&short).is_empty());
+        assert!(gathered(&half).is_empty());
     }
 
     #[test]

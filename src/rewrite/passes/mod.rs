@@ -40,7 +40,8 @@ const LARGE_ON_CPU: When = ("on a CPU, if the scores take more than 16 MiB", |go
 const GPU: When = ("on a GPU", Goal::is_gpu);
 const FEW_CLASSES: When = ("on a GPU, for up to 32 classes and small layers", Goal::is_gpu);
 const LARGE_ON_GPU: When = ("on a GPU, if the scores take more than 64 MiB", Goal::is_gpu);
-const MANY_ROWS: When = ("on a GPU, if small layers sum over 512 rows and more", Goal::is_gpu);
+const MANY_ROWS: When =
+    ("on a GPU, if small layers sum over 512 rows and more (128 with norms of short rows in f32)", Goal::is_gpu);
 const SHORT_ROWS: When = ("on a GPU in f32, for rows of 32, 64 or 128 columns", in_f32);
 const LARGE_MASKS: When = ("on a GPU, for networks of 16 million parameters and more", Goal::is_gpu);
 const IN_HALF: When = ("on a GPU in bf16 and f16", |goal| goal.half().is_some());

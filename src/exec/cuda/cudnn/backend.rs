@@ -5,6 +5,7 @@
 //! return values that are missing in their enumerations.
 
 use crate::exec::cuda::error::CudaError;
+use crate::exec::cuda::shared_library::CUDNN;
 use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
 pub(super) use cudarc::cudnn::sys::{
     cudnnBackendAttributeName_t as Attr, cudnnBackendDescriptor_t as Raw, cudnnBackendDescriptorType_t as Kind,
@@ -48,8 +49,7 @@ unsafe fn symbol<F: Copy>(name: &str) -> Result<F, CudaError> {
 impl Api {
     /// The functions and the library's version.
     pub(super) fn load() -> Result<(Self, usize), CudaError> {
-        // SAFETY: loading a library runs its initialisers only; libcudnn's have no preconditions.
-        if !unsafe { sys::is_culib_present() } {
+        if !CUDNN.is_installed() {
             return Err("libcudnn is not installed".into());
         }
         // SAFETY: the library is present, and each field has the type of the function it is named for.
