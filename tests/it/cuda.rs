@@ -17,7 +17,7 @@ use stepgraph::train::{Session, SessionSpec, compile_for_shared_launches};
 const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
 
 /// Every bundled preset whose operations all have kernels for a GPU, and others.
-fn models() -> Vec<Model> {
+pub fn models() -> Vec<Model> {
     let golden: Vec<String> =
         GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
     let bundled = BUNDLED
@@ -30,14 +30,14 @@ fn models() -> Vec<Model> {
 }
 
 /// The precisions in which all operations of a network have kernels for a GPU: layers that choose lack `f16`.
-fn precisions_of(model: &Model) -> Vec<Precision> {
+pub fn precisions_of(model: &Model) -> Vec<Precision> {
     let has_kernels = |precision: &Precision| CpuOnly::of(&Model { precision: *precision, ..model.clone() }).is_none();
     let found: Vec<Precision> = PRECISIONS.into_iter().filter(has_kernels).collect();
     assert!(found.len() == 4 || found.len() == 3 && model.chooses(), "{}: {found:?}", model.name);
     found
 }
 
-fn planned(model: &Model, precision: Precision, eval: bool, target: &Target) -> Compiled {
+pub fn planned(model: &Model, precision: Precision, eval: bool, target: &Target) -> Compiled {
     let model = Model { precision, ..model.clone() };
     let options = if eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
     compile(&model, &options).unwrap_or_else(|e| panic!("{} in {precision:?}: {e}", model.name))

@@ -14,6 +14,7 @@ mod paths;
 mod plans;
 mod proofs;
 mod rewrites;
+mod shared_memory;
 mod stages;
 mod tidy;
 mod training;

@@ -6,6 +6,10 @@ use super::*;
 const MOST_SLICES: usize = 18;
 /// The largest number of steps of a sum that warps share.
 const MOST_STEPS: usize = 60;
+/// Bytes of shared memory that are left beside the stages of `ConvTaps` and `ConvWgmma`, and beside the lines of x of
+/// `ConvThin`.
+const BESIDE_STAGES: usize = 8_448;
+const BESIDE_LINES: usize = 32_448;
 
 impl Problem<'_> {
     /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
@@ -31,7 +35,7 @@ impl Problem<'_> {
             let x_lines = ((rows + 2) * pitch).next_multiple_of(8);
             rows * wide <= lines.max(wide)
                 && (rows * wide).is_multiple_of(multiple)
-                && stages * (rows * wide * bytes[0] + x_lines * bytes[1]) <= 224_000
+                && stages * (rows * wide * bytes[0] + x_lines * bytes[1]) + BESIDE_STAGES <= self.shared_bytes
         };
         // Products, and copies with about a quarter of their weight.
         let work = |rows: usize| g.ho.div_ceil(rows) * (4 * rows * wide + (rows + 2) * pitch);
@@ -108,7 +112,7 @@ impl Problem<'_> {
         // Rows of x including their padding, twice.
         let x_rows = (rows - 1) * g.stride[0] + (g.kernel[0] - 1) * g.dilation[0] + 1;
         let pitch = (g.w + 2 * g.padding[1] + (g.kernel[1] - 1) * g.dilation[1] + g.stride[1]) * g.c + 32;
-        if 2 * x_rows * pitch * elem > 200_000 || (backward && rows * g.wo > 2 * most) {
+        if 2 * x_rows * pitch * elem + BESIDE_LINES > self.shared_bytes || (backward && rows * g.wo > 2 * most) {
             return None;
         }
         let units = g.n * g.ho.div_ceil(rows);
