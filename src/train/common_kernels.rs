@@ -9,6 +9,7 @@
 use super::edits_ahead::after_small_edits;
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{KernelCache, KernelForAnySize, KernelSource, gpu, kernels_for_any_size};
+use crate::exec::return_free_memory;
 use crate::model::random::{Size, random_preset};
 use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
@@ -45,8 +46,8 @@ impl CommonKernels {
     }
 
     /// The kernels that a group of networks needs, with the wider ones that can replace them, except those that were
-    /// returned before. Kernels that more networks need come first. None if `goes_on` returns false before all of the
-    /// group's networks are planned.
+    /// returned before. Kernels that more networks need come first. Empty if `goes_on` returns false before all of
+    /// the group's networks are planned.
     pub fn of_group(&mut self, number: u64, goes_on: impl Fn() -> bool) -> Vec<KernelSource> {
         let mut counts: HashMap<KernelSource, usize> = HashMap::new();
         for (preset, is_evaluated) in networks(number) {
@@ -170,6 +171,7 @@ pub fn compile_common(
                 if goes_on() {
                     device.leave_note(&note(group));
                 }
+                return_free_memory();
             }
             report(group + 1, count);
         }

@@ -1,47 +1,18 @@
 //! The CUDA executor, as far as it can be tested without a GPU: plans for one, and the compilation of every kernel.
 //! With a GPU, steps are verified on it.
 
-use crate::nets::{ATTENDING, GATHERED, GOLDEN, GRIDS, JOINED, ODD, RMS, RULES};
+use crate::candidates::{PRECISIONS, each_candidate, has_compiler, models, planned, precisions_of};
+use crate::nets::{ATTENDING, GRIDS, RMS, RULES};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Instant;
-use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, gpu, probe};
 use stepgraph::exec::{ExecError, Executor, Fault, GraphRead, ReadyTimes};
-use stepgraph::model::{BUNDLED, Model, Precision, Preset, check, read_preset};
+use stepgraph::model::{BUNDLED, Precision, Preset, check, read_preset};
 use stepgraph::select::cuda::{FAMILIES, KernelFamily, KernelFile, KernelSpec, Real, custom_kernels, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target};
 use stepgraph::train::{Session, SessionSpec, compile_for_shared_launches};
-
-const PRECISIONS: [Precision; 4] = [Precision::F32, Precision::Tf32, Precision::Bf16, Precision::F16];
-
-/// Every bundled preset whose operations all have kernels for a GPU, and others.
-pub fn models() -> Vec<Model> {
-    let golden: Vec<String> =
-        GOLDEN.iter().map(|name| std::fs::read_to_string(format!("tests/data/golden/{name}.json")).unwrap()).collect();
-    let bundled = BUNDLED
-        .iter()
-        .map(|b| b.text)
-        .chain([ODD, RMS, JOINED, GATHERED, ATTENDING].into_iter().chain(RULES))
-        .chain(golden.iter().map(String::as_str));
-    let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
-    models.filter(|model| CpuOnly::of(model).is_none()).collect()
-}
-
-/// The precisions in which all operations of a network have kernels for a GPU: layers that choose lack `f16`.
-pub fn precisions_of(model: &Model) -> Vec<Precision> {
-    let has_kernels = |precision: &Precision| CpuOnly::of(&Model { precision: *precision, ..model.clone() }).is_none();
-    let found: Vec<Precision> = PRECISIONS.into_iter().filter(has_kernels).collect();
-    assert!(found.len() == 4 || found.len() == 3 && model.chooses(), "{}: {found:?}", model.name);
-    found
-}
-
-pub fn planned(model: &Model, precision: Precision, eval: bool, target: &Target) -> Compiled {
-    let model = Model { precision, ..model.clone() };
-    let options = if eval { Options::eval(target.clone()) } else { Options::train(target.clone()) };
-    compile(&model, &options).unwrap_or_else(|e| panic!("{} in {precision:?}: {e}", model.name))
-}
 
 #[test]
 fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
@@ -96,8 +67,6 @@ fn without_libraries_custom_kernels_compute_everything() {
 
 /// One type of each template and number type, over all presets and all candidates for a GPU of this capability.
 fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
-    let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
-    let target = Target::cuda("some GPU", facts);
     // The kernels that are compiled in addition to a step's operations.
     let beside =
         ["bf16, 64, int, int, 1, 8, 1437, 5, 0, 256, false", "float, 3, float, float, 2, 7, 0, 5, 6, 256, true"];
@@ -133,27 +102,16 @@ fn kernels(capability: (u32, u32)) -> BTreeMap<String, KernelSpec> {
             .with_general(format!("{t}, ANY, ANY, 0ull, 512, 512, ANY, 4, 1, 3"), vec![64, 20_000, 64, 0]);
         found.insert(format!("SoftmaxCeFused in parts {t}"), loss);
     }
-    for model in models() {
-        for precision in precisions_of(&model) {
-            for eval in [false, true] {
-                let compiled = planned(&model, precision, eval, &target);
-                for op in &compiled.selection.program.ops {
-                    let real = real_of(&compiled.selection.program, op, Real::from(precision));
-                    for kernel in custom_kernels(&op.kind, real, &facts) {
-                        let spec = kernel.spec;
-                        let general = spec.clone().of(Kernels::General);
-                        if let Some(wider) = general.wider() {
-                            found.entry(format!("wider {} {}", spec.template, real.name())).or_insert(wider);
-                        }
-                        if general.is_general() {
-                            found.entry(format!("general {}", general.ty())).or_insert(general);
-                        }
-                        found.entry(format!("{} {}", spec.template, real.name())).or_insert(spec);
-                    }
-                }
-            }
+    each_candidate(models(), capability, |real, spec| {
+        let general = spec.clone().of(Kernels::General);
+        if let Some(wider) = general.wider() {
+            found.entry(format!("wider {} {}", spec.template, real.name())).or_insert(wider);
         }
-    }
+        if general.is_general() {
+            found.entry(format!("general {}", general.ty())).or_insert(general);
+        }
+        found.entry(format!("{} {}", spec.template, real.name())).or_insert(spec);
+    });
     found
 }
 
@@ -199,8 +157,7 @@ fn every_kernel_belongs_to_a_family_which_says_what_its_general_members_read() {
 
 #[test]
 fn every_kernel_compiles_for_every_architecture() {
-    if !probe().has("nvrtc") {
-        println!("skipped: NVRTC is not installed (pip install nvidia-cuda-nvrtc, its lib folder on LD_LIBRARY_PATH)");
+    if !has_compiler() {
         return;
     }
     let archs = [Arch(8, 0), Arch(9, 0), Arch(10, 0)].map(|a| (a, kernels((a.0, a.1))));

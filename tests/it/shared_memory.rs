@@ -1,11 +1,11 @@
 //! Every kernel that may be chosen for a GPU fits into the shared memory of its blocks. The compiler says so, without a
 //! GPU.
 
-use crate::cuda::{models, planned, precisions_of};
+use crate::candidates::{each_candidate, has_compiler, models};
 use std::collections::{BTreeMap, BTreeSet};
-use stepgraph::exec::cuda::{Arch, KernelSource, compile_source, probe};
+use stepgraph::exec::cuda::{Arch, KernelSource, compile_source};
 use stepgraph::model::{Model, check, read_preset};
-use stepgraph::select::cuda::{KernelSpec, Real, custom_kernels, real_of};
+use stepgraph::select::cuda::KernelSpec;
 use stepgraph::select::{CudaFacts, Target};
 
 /// Kernels whose bounds are compiled together.
@@ -42,23 +42,13 @@ fn large() -> impl Iterator<Item = Model> {
 
 /// All candidates for the operations of all networks on a GPU with this capability, by the name of their file.
 fn candidates(capability: (u32, u32)) -> BTreeMap<&'static str, Vec<KernelSpec>> {
-    let facts = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
-    let target = Target::cuda("some GPU", facts);
     let (mut found, mut seen) = (BTreeMap::<_, Vec<KernelSpec>>::new(), BTreeSet::new());
-    for model in models().into_iter().chain(large()) {
-        for precision in precisions_of(&model) {
-            let program = planned(&model, precision, false, &target).selection.program;
-            for op in &program.ops {
-                let real = real_of(&program, op, Real::from(precision));
-                for kernel in custom_kernels(&op.kind, real, &facts) {
-                    let spec = kernel.spec.compiled();
-                    if seen.insert((spec.ty(), spec.declarations.clone())) {
-                        found.entry(spec.file.name()).or_default().push(spec);
-                    }
-                }
-            }
+    each_candidate(models().into_iter().chain(large()), capability, |_, spec| {
+        let spec = spec.compiled();
+        if seen.insert((spec.ty(), spec.declarations.clone())) {
+            found.entry(spec.file.name()).or_default().push(spec);
         }
-    }
+    });
     found
 }
 
@@ -77,8 +67,7 @@ fn bounds(specs: &[KernelSpec], most: usize) -> String {
 
 #[test]
 fn the_shared_memory_of_every_candidate_fits_its_gpu() {
-    if !probe().has("nvrtc") {
-        println!("skipped: NVRTC is not installed (pip install nvidia-cuda-nvrtc, its lib folder on LD_LIBRARY_PATH)");
+    if !has_compiler() {
         return;
     }
     for capability in [(8, 0), (8, 6), (9, 0), (10, 0)] {

@@ -60,8 +60,8 @@ fn hidden(name: &str) -> bool {
 
 fn look() -> Probe {
     let none = |why: &str| Probe { libraries: Vec::new(), devices: Vec::new(), why_none: why.into() };
-    if is_switched_off() {
-        return none("STEPGRAPH_NO_CUDA is set");
+    if let Err(why) = allowed() {
+        return none(&why.to_string());
     }
     let mut libraries = Vec::new();
     let driver_state = in_words(driver_version());
@@ -118,8 +118,9 @@ fn in_words(version: Result<String, CudaError>) -> Result<String, String> {
     version.map_err(|why| why.to_string())
 }
 
-fn is_switched_off() -> bool {
-    std::env::var_os("STEPGRAPH_NO_CUDA").is_some()
+/// An error if the user has switched CUDA off.
+fn allowed() -> Result<(), CudaError> {
+    if std::env::var_os("STEPGRAPH_NO_CUDA").is_some() { Err("STEPGRAPH_NO_CUDA is set".into()) } else { Ok(()) }
 }
 
 /// The primary context of the device with this number, which is kept for the life of the process. That takes about as
@@ -128,9 +129,7 @@ fn is_switched_off() -> bool {
 /// # Errors
 /// If there is no such device, or it cannot be used.
 pub(super) fn primary_context(ordinal: u32) -> Result<sys::CUcontext, CudaError> {
-    if is_switched_off() {
-        return Err("STEPGRAPH_NO_CUDA is set".into());
-    }
+    allowed()?;
     driver_version()?;
     let device = result::device::get(ordinal as i32).map_err(|e| failed("cuDeviceGet", e))?;
     // SAFETY: the device comes from the driver; the context is never released.
@@ -154,9 +153,7 @@ fn driver_version() -> Result<String, CudaError> {
 /// If it is missing or hidden.
 pub(super) fn nvrtc_version() -> Result<String, CudaError> {
     use cudarc::nvrtc::sys;
-    if is_switched_off() {
-        return Err("STEPGRAPH_NO_CUDA is set".into());
-    }
+    allowed()?;
     if hidden("nvrtc") || !NVRTC.is_installed() {
         return Err("libnvrtc.so was not found".into());
     }
