@@ -289,18 +289,21 @@ template <class T, int V> struct LossPeak {
     DEV u32 word_of(T low, T high) { return low.bits | (u32)high.bits << 16; }
 };
 
-// A row of more than 1024 classes, shared by a block. It is read three times, and once more up to the label if that has
-// the largest score: all but the first time from shared memory if HELD, otherwise mostly from the caches. A thread
-// always handles the same classes, so that its copies of scores need no barrier. Exponentials for 16-bit results are
-// single instructions.
+// A row of more than 1024 classes, shared by a block. It is read three times, or twice if IN_ONE, and once more up to
+// the label if that has the largest score: all but the first time from shared memory if HELD, otherwise mostly from the
+// caches. A thread always handles the same classes, so that its copies of scores need no barrier. Exponentials for
+// 16-bit results are single instructions.
 template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideRow {
     // The row if it is not HELD, and otherwise [classes] in shared memory.
     const T* scores;
     float own, max, log_sum;
+    // Whether the largest score and the sum of exponentials are found at the same time.
+    static constexpr bool IN_ONE = sizeof(T) < 4 && !Target::SMOOTH;
+    static constexpr float TO_BASE_2 = 1.44269504f;
 
-    // Calls `each` for this thread's groups of scores, each with its first class, with four loads in flight.
-    template <class Each> DEV void each_group(const T* from, int classes, const Each& each) {
-        constexpr int FLIGHT = 4, STRIDE = THREADS * V;
+    // Calls `each` for this thread's groups of scores, each with its first class, with FLIGHT loads in flight.
+    template <int FLIGHT = 4, class Each> DEV void each_group(const T* from, int classes, const Each& each) {
+        constexpr int STRIDE = THREADS * V;
 #pragma unroll 1
         for (int first = threadIdx.x * V; first < classes; first += FLIGHT * STRIDE) {
             Vec<T, V> x[FLIGHT];
@@ -315,7 +318,7 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
 
     // The exponential of a score from which the largest one, or the logarithm of the sum too, was subtracted.
     DEV float exp_of(float relative) {
-        if constexpr (sizeof(T) < 4) return exp2_approximate(relative * 1.44269504f);
+        if constexpr (sizeof(T) < 4) return exp2_approximate(relative * TO_BASE_2);
         return loss_exp(relative);
     }
 
@@ -325,23 +328,27 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
         const int classes = target.classes();
         // The label's score is read before the first barrier, so before another thread can overwrite it.
         own = target.names_class(label) ? to_float(row[label]) : loss_nan();
-        LossPeak<T, V> peak;
-        each_group(row, classes, [&](int col, const Vec<T, V>& x) {
-            if constexpr (HELD) store<T, V>(held + col, x);
-            peak.add(x);
-        });
+        float sum = 0.0f, all = 0.0f;
         if constexpr (HELD) scores = held;
         else scores = row;
-        max = block_reduce<MaxOrNan, THREADS>(peak.value(), scratch);
-        float sum = 0.0f, all = 0.0f;
-        each_group(scores, classes, [&](int, const Vec<T, V>& x) {
+        if constexpr (IN_ONE) {
+            sum = peak_and_sum(row, classes, scratch, held);
+        } else {
+            LossPeak<T, V> peak;
+            each_group(row, classes, [&](int col, const Vec<T, V>& x) {
+                if constexpr (HELD) store<T, V>(held + col, x);
+                peak.add(x);
+            });
+            max = block_reduce<MaxOrNan, THREADS>(peak.value(), scratch);
+            each_group(scores, classes, [&](int, const Vec<T, V>& x) {
 #pragma unroll
-            for (int j = 0; j < V; ++j) {
-                const float relative = to_float(x.v[j]) - max;
-                if constexpr (Target::SMOOTH) all += relative;
-                sum += exp_of(relative);
-            }
-        });
+                for (int j = 0; j < V; ++j) {
+                    const float relative = to_float(x.v[j]) - max;
+                    if constexpr (Target::SMOOTH) all += relative;
+                    sum += exp_of(relative);
+                }
+            });
+        }
         log_sum = logf(block_reduce<Sum, THREADS>(sum, scratch));
         if constexpr (Target::SMOOTH) all = block_reduce<Sum, THREADS>(all, scratch);
         right = own == max;
@@ -356,11 +363,32 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
         return target.loss(log_sum, own - max, all);
     }
 
+    // Sets `max`; returns this thread's sum of exponentials of differences to it. While the row is read, the
+    // differences are those to the largest score so far.
+    OWN float peak_and_sum(const T* row, int classes, float* scratch, T* held) {
+        float most = -loss_infinity(), sum = 0.0f;
+        each_group<4>(row, classes, [&](int col, const Vec<T, V>& x) {
+            if constexpr (HELD) store<T, V>(held + col, x);
+            LossPeak<T, V> peak;
+            peak.add(x);
+            const float largest = MaxOrNan::of(most, peak.value());
+            // Scores of minus infinity add nothing to the sum, whatever the difference is to.
+            const float shift = largest == -loss_infinity() ? 0.0f : largest * TO_BASE_2;
+            if (largest != most) sum *= exp2_approximate(fmaf(most, TO_BASE_2, -shift));
+            most = largest;
+#pragma unroll
+            for (int j = 0; j < V; ++j) sum += exp2_approximate(fmaf(to_float(x.v[j]), TO_BASE_2, -shift));
+        });
+        max = block_reduce<MaxOrNan, THREADS>(most, scratch);
+        return sum * exp_of(most - max);
+    }
+
     // Writes `f(probability, whether it is the label's)`.
     template <class F> OWN void write(const Target& target, T* to, int label, F f) const {
-        const float shift = max + log_sum;
+        const float shift = sizeof(T) < 4 ? -(max + log_sum) * TO_BASE_2 : 0.0f;
         const auto probability = [&](float score) {
-            return exp_of(sizeof(T) < 4 ? score - shift : score - max - log_sum);
+            if constexpr (sizeof(T) < 4) return exp2_approximate(fmaf(score, TO_BASE_2, shift));
+            else return exp_of(score - max - log_sum);
         };
         const T of_label = narrow<T>(f(probability(own), true));
         each_group(scores, target.classes(), [&](int col, const Vec<T, V>& x) {

@@ -36,12 +36,13 @@ struct Embedding : RowGroups<ROWS, 0, UNITS, 2, V> {
 
 // dweight [VOCAB, UNITS] (float) = or += the sum of the rows of dy [ROWS, UNITS] (T) whose token is that row.
 // Deterministic and without atomics: a block has one row of the table and up to TX * V of its units. It scans all
-// tokens, 256 at a time, and lists those that are equal to its row; LANES groups of threads share the list, and their
-// sums are added in order. Reads the tokens once a block, dy once, and writes the whole table. ROWS, VOCAB and UNITS
-// are the numbers 0 to 2.
+// tokens, 2,048 at a time, and lists those that are equal to its row; LANES groups of threads share the list, each with
+// several rows in flight, and their sums are added in order. Reads the tokens once a block, dy once, and writes the
+// whole table. ROWS, VOCAB and UNITS are the numbers 0 to 2.
 template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, bool ACCUMULATE> struct EmbeddingBwd {
     using Slots = slots::embedding_bwd;
-    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32;
+    static constexpr int PHASES = 1, THREADS = 256, WARPS = THREADS / 32, LOOKS = 8, CHUNK = THREADS * LOOKS;
+    static constexpr int FLIGHT = 4;
     static constexpr i64 WORK = 0;
     // Threads across a strip of rows of this many groups, and the strips.
     static constexpr int across(int groups) { return min_i(groups, THREADS); }
@@ -52,38 +53,59 @@ template <class T, i64 ROWS, i64 VOCAB, i64 UNITS, int V, bool ACCUMULATE> struc
     }
     static constexpr int smem(int) {
         const int tx = is_fixed(UNITS) ? across((int)(UNITS / V)) : THREADS;
-        return 4 * max_i(THREADS + WARPS, THREADS / tx * tx * V);
+        return 4 * max_i(CHUNK + WARPS, THREADS / tx * tx * V);
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const int rows = (int)Number<ROWS, 0>(a), units = (int)Number<UNITS, 2>(a), groups = units / V;
         const int tx = across(groups), lanes = THREADS / tx, count = strips(groups);
         const int own = block / count, t = threadIdx.x, lane = t / tx, group = block % count * tx + t % tx;
         const bool adds = lane < lanes && group < groups;
-        int *listed = (int*)smem, *counts = listed + THREADS;
+        int *listed = (int*)smem, *counts = listed + CHUNK;
         const int* tokens = a.at<int>(Slots::TOKENS);
         const T* dy = a.at<T>(Slots::DY) + (i64)group * V;
         float sum[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) sum[i] = 0.0f;
-        for (int base = 0; base < rows; base += THREADS) {
-            const bool named = base + t < rows && tokens[base + t] == own;
-            const u32 beside = __ballot_sync(0xffffffffu, named);
-            if (t % 32 == 0) counts[t / 32] = __popc(beside);
+#pragma unroll 1
+        for (int base = 0; base < rows; base += CHUNK) {
+            u32 named = 0;
+#pragma unroll
+            for (int j = 0; j < LOOKS; ++j) {
+                const int at = base + t * LOOKS + j;
+                named |= at < rows && tokens[at] == own ? 1u << j : 0u;
+            }
             // After this barrier the previous contents of the list are no longer needed.
             if (__syncthreads_or(named) == 0) continue;
-            int before = 0, all = 0;
+            const int found = __popc(named);
+            int before = found, all = 0;
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int other = __shfl_up_sync(0xffffffffu, before, step);
+                before += t % 32 >= step ? other : 0;
+            }
+            if (t % 32 == 31) counts[t / 32] = before;
+            __syncthreads();
+            before -= found;
 #pragma unroll
             for (int w = 0; w < WARPS; ++w) {
                 before += w < t / 32 ? counts[w] : 0;
                 all += counts[w];
             }
-            if (named) listed[before + __popc(beside & ((1u << t % 32) - 1))] = base + t;
+            for (; named != 0; named &= named - 1) listed[before++] = base + t * LOOKS + __ffs(named) - 1;
             __syncthreads();
             if (adds) {
-                for (int i = lane; i < all; i += lanes) {
-                    const Vec<T, V> row = load<T, V>(dy + (i64)listed[i] * units);
+#pragma unroll 1
+                for (int begin = lane; begin < all; begin += FLIGHT * lanes) {
+                    Vec<T, V> row[FLIGHT];
 #pragma unroll
-                    for (int j = 0; j < V; ++j) sum[j] += to_float(row.v[j]);
+                    for (int j = 0; j < FLIGHT; ++j)
+                        if (begin + j * lanes < all) row[j] = load<T, V>(dy + (i64)listed[begin + j * lanes] * units);
+#pragma unroll
+                    for (int j = 0; j < FLIGHT; ++j) {
+                        if (begin + j * lanes >= all) break;
+#pragma unroll
+                        for (int i = 0; i < V; ++i) sum[i] += to_float(row[j].v[i]);
+                    }
                 }
             }
             __syncthreads();

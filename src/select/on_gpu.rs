@@ -59,10 +59,24 @@ impl Offers<'_> {
         }
     }
 
+    /// Refuses the plans of cuDNN whose results must be compared with those of a kernel first, and were not.
+    fn keep_compared_ones(&mut self, kind: &OpKind) {
+        let unknown: Vec<bool> = self.all.iter().map(|offer| self.time(offer).is_none()).collect();
+        for (offer, is_unknown) in self.all.iter_mut().zip(unknown) {
+            if is_unknown && offer.cost.is_ok() && matches!(offer.route, cuda::Route::Dnn(_)) && cuda::is_compared(kind)
+            {
+                offer.cost = Err("its results are compared with those of a kernel when it is timed".into());
+            }
+        }
+    }
+
     /// Why each offer but the chosen one was not taken.
     fn candidates(&self, chosen: &cuda::Offer, cost_us: f64) -> Vec<Candidate> {
         let lost = |o: &cuda::Offer| match &o.cost {
             _ if o.route == chosen.route => String::new(),
+            Ok(_) if self.time(o).is_some_and(|us| us >= cuda::WRONG_US) => {
+                "its results differ from those of a kernel".into()
+            }
             Ok(_) if self.time(o).is_some_and(|us| us >= cuda::NOT_OFFERED_US) => {
                 "the library does not offer it".into()
             }
@@ -115,6 +129,9 @@ impl<'a> Chooser<'a> {
         if self.target.kernels != Kernels::Specialised {
             offers.keep_quick_ones();
         }
+        if self.measured.force.is_none() {
+            offers.keep_compared_ones(&op.kind);
+        }
         let Some((offer, cost_us)) = offers.best(self.measured.force) else {
             return Err(no_kernel(self.program, index, (self.target, self.gpu), &offers));
         };
@@ -148,7 +165,7 @@ fn no_kernel(program: &Program, index: usize, (target, gpu): (&Target, CudaFacts
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{Scalar, SoftmaxCeFused};
+    use crate::ops::{self, AttentionGeometry, Scalar, SoftmaxCeFused};
 
     #[test]
     fn the_estimate_decides_between_equal_times() {
@@ -170,5 +187,40 @@ mod tests {
         }
         let absent = best(Some(&times(cuda::NOT_OFFERED_US, cuda::NOT_OFFERED_US)));
         assert_eq!(absent.0, cheapest, "without any time, the estimate decides");
+    }
+
+    #[test]
+    fn attention_by_cudnn_is_chosen_only_after_its_results_were_compared() {
+        let geometry = AttentionGeometry {
+            batch: 16,
+            positions: 1024,
+            heads: 12,
+            kv_heads: 12,
+            head_dim: 64,
+            causal: true,
+            rotary: false,
+            dropout: Scalar::new(0.0),
+            stream: 0,
+        };
+        let gpu = Target::h200().as_cuda().unwrap();
+        for kind in
+            [OpKind::Attention(ops::Attention { geometry }), OpKind::AttentionBwd(ops::AttentionBwd { geometry })]
+        {
+            let best = |known: Option<&BTreeMap<String, f64>>| {
+                let all = cuda::offers(&kind, cuda::Real::Bf16, &gpu);
+                let mut offers = Offers { stem: kind.stem(), all, known };
+                offers.keep_compared_ones(&kind);
+                let (offer, us) = offers.best(None).unwrap();
+                (offers.kernel(offer), offers.candidates(offer, us))
+            };
+            let (untimed, why) = best(None);
+            let of_cudnn = why.iter().find(|c| c.kernel.contains("cudnn")).unwrap();
+            assert!(untimed.contains("_mma") && of_cudnn.lost.contains("compared"), "{of_cudnn:?}");
+            let times = |us: f64| BTreeMap::from([(untimed.clone(), 100.0), (of_cudnn.kernel.clone(), us)]);
+            assert_eq!(best(Some(&times(80.0))).0, of_cudnn.kernel);
+            let (kept, why) = best(Some(&times(cuda::WRONG_US)));
+            let reason = why.iter().find(|c| c.kernel == of_cudnn.kernel).unwrap();
+            assert!(kept == untimed && reason.lost.contains("differ"), "{reason:?}");
+        }
     }
 }

@@ -4,11 +4,12 @@
 //! each device: all its candidates, in separate memory, before the step is planned.
 
 use super::TrainError;
+use super::compared_results::ComparedResults;
 use crate::compile::{Compiled, Options, compile};
 use crate::exec::cuda::{self, OpTimer, gpu, prefetch, probe};
 use crate::lower::Op;
 use crate::model::Model;
-use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, real_of};
+use crate::select::cuda::{GpuTimes, NOT_OFFERED_US, Real, WRONG_US, is_compared, real_of};
 use crate::select::{Choice, Kernels, Selection, Target};
 use crate::tensor::Fnv;
 use std::collections::{BTreeMap, BTreeSet};
@@ -108,8 +109,10 @@ fn rounds(model: &Model, options: &Options, first: &Selection, open: &[String]) 
             let key = key_of(&compiled.selection, op);
             let estimates = || choice.candidates.iter().filter_map(|c| c.cost_us);
             let best = estimates().fold(f64::INFINITY, f64::min);
-            let library = choice.kernel.contains("_cu");
-            let hopeless = choice.cost_us > HOPELESS * best && !library;
+            let own = choice.candidates.iter().filter(|c| !is_library(&c.kernel)).filter_map(|c| c.cost_us);
+            // A library's results are compared with those of the best kernel.
+            let is_reference = is_compared(&op.kind) && choice.cost_us <= own.fold(f64::INFINITY, f64::min);
+            let hopeless = choice.cost_us > HOPELESS * best && !is_library(&choice.kernel) && !is_reference;
             round < estimates().count() && !hopeless && open.contains(&key) && done.insert(key)
         });
         let timed: Vec<bool> = timed.collect();
@@ -141,15 +144,25 @@ fn time_all(
     let wanted: Vec<(&Compiled, usize)> = ops.iter().copied().chain(single.map(|(index, _)| (first, index))).collect();
     let _prefetched = prefetch(device, &wanted)?;
     let ready = started.elapsed();
+    let mut compared = ComparedResults::default();
     for round in &rounds {
         let timer = OpTimer::new(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;
         for (index, op) in round.compiled.plan.program.ops.iter().enumerate().filter(|(i, _)| round.timed[*i]) {
             let key = key_of(&round.compiled.selection, op);
             let so_far =
                 found.times.get(&key).map_or(f64::INFINITY, |t| t.values().copied().fold(f64::INFINITY, f64::min));
+            let choice = &round.compiled.selection.choices[index];
             let us = if timer.stood_in(index) { NOT_OFFERED_US } else { timer.time_op(index, GIVE_UP * so_far)? };
-            found.keep(&key, &round.compiled.selection.choices[index].kernel, us);
+            found.keep(&key, &choice.kernel, us);
+            if us < NOT_OFFERED_US {
+                let real = real_of(&round.compiled.selection.program, op, round.compiled.selection.real);
+                compared.add((&key, real), (op, choice), |seed| Ok(timer.results(index, seed)?))?;
+            }
         }
+    }
+    for wrong in compared.different() {
+        log::warn!("{} is not used: {}", wrong.kernel, wrong.why);
+        found.times.entry(wrong.key).or_default().insert(wrong.kernel, WRONG_US);
     }
     log::debug!(
         "{}: {} candidates of {} operations timed in {:.2?}, compiled in {ready:.2?} before",
@@ -159,6 +172,11 @@ fn time_all(
         started.elapsed().saturating_sub(ready)
     );
     Ok(found)
+}
+
+/// Whether a library computes this candidate.
+fn is_library(kernel: &str) -> bool {
+    kernel.contains("_cublaslt") || kernel.contains("_cudnn")
 }
 
 fn key_of(selection: &Selection, op: &Op) -> String {

@@ -10,6 +10,7 @@ mod change_over;
 mod checkpoint;
 mod coming_evaluation;
 mod common_kernels;
+mod compared_results;
 mod data_feed;
 mod dispatch;
 mod edits_ahead;

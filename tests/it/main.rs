@@ -1,5 +1,6 @@
 //! Integration tests, with one module for each subject.
 
+mod attention;
 mod candidates;
 mod change_over;
 mod cli;
@@ -9,6 +10,7 @@ mod faults;
 mod gathered;
 mod golden;
 mod kernel_text;
+mod members;
 mod nets;
 mod numerics;
 mod paths;

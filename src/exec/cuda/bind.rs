@@ -2,7 +2,7 @@
 
 use super::arguments::{ArgRow, MAX_ARGS, put_numbers};
 use super::bound_call::BoundCall;
-use super::cudnn::DnnArgs;
+use super::cudnn::Operand;
 use super::draft::{ChosenPlan, Draft, Drafts};
 use super::error::CudaError;
 use super::kernel_store::{FoundKernel, Kernel};
@@ -47,7 +47,7 @@ pub(super) fn bind(
             Draft::CublasLt(plan, kind) => {
                 BoundCall::CublasLt { plan: Arc::clone(plan), row: Box::new(*row), kind: kind.clone() }
             }
-            Draft::Cudnn(plan, kind, narrow_bytes) => bind_cudnn(plan, kind, *narrow_bytes, row).map_err(fail)?,
+            Draft::Cudnn(plan, kind, first_bytes) => bind_cudnn(plan, kind, *first_bytes, row).map_err(fail)?,
         });
     }
     Ok(out)
@@ -62,17 +62,33 @@ fn check_scratch(kernel: &Kernel, planned_bytes: u64) -> Result<(), CudaError> {
     Err(format!("the kernel needs {needs} bytes of scratch memory and was planned with {planned_bytes}").into())
 }
 
-/// A convolution bound to addresses.
-fn bind_cudnn(plan: &ChosenPlan, kind: &OpKind, narrow_bytes: u64, row: &ArgRow) -> Result<BoundCall, CudaError> {
+/// A call of cuDNN bound to addresses. The first bytes of the scratch memory hold a gradient in half width, or the sums
+/// of attention's gradient.
+fn bind_cudnn(plan: &ChosenPlan, kind: &OpKind, first_bytes: u64, row: &ArgRow) -> Result<BoundCall, CudaError> {
     let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
-    let product = at(cuda::product_slot(kind));
-    // The image, the filters and the result, as the library sees them.
-    let (x, w, y) = match kind {
-        OpKind::Conv2d { .. } => (at("a"), at("b"), product),
-        OpKind::Conv2dBwdX { .. } => (product, at("b"), at("a")),
-        _ => (at("a"), if narrow_bytes > 0 { at("work") } else { product }, at("b")),
+    // The image, the filters and the result of a convolution, as the library sees them.
+    let images = || {
+        let product = at(cuda::product_slot(kind));
+        match kind {
+            OpKind::Conv2d { .. } => [at("a"), at("b"), product],
+            OpKind::Conv2dBwdX { .. } => [product, at("b"), at("a")],
+            _ => [at("a"), if first_bytes > 0 { at("work") } else { product }, at("b")],
+        }
     };
-    let args = DnnArgs { x, w, y, bias: at("bias"), saved: at("saved"), workspace: at("work") + narrow_bytes };
+    let address = |operand: Operand| match operand {
+        Operand::X => images()[0],
+        Operand::W => images()[1],
+        Operand::Y => images()[2],
+        Operand::Bias => at("bias"),
+        Operand::Saved => at("saved"),
+        Operand::Packed => at("qkv"),
+        Operand::Heads => at("y"),
+        Operand::Lse => at("lse"),
+        Operand::PackedGrad => at("dx"),
+        Operand::HeadsGrad => at("dy"),
+        Operand::Sums => at("work"),
+    };
     let plan = &plan.0[plan.1];
-    Ok(BoundCall::Cudnn { call: Arc::new(plan.bind(&args)?), plan: format!("cuDNN {}", plan.describe()) })
+    let call = plan.bind(address, at("work") + first_bytes)?;
+    Ok(BoundCall::Cudnn { call: Arc::new(call), plan: format!("cuDNN {}", plan.describe()) })
 }

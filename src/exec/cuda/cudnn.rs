@@ -1,8 +1,8 @@
-//! Convolutions with cuDNN's backend (graph) interface, which offers its fast kernels for channels-last images.
+//! Convolutions and attention with cuDNN's backend (graph) interface.
 //!
-//! A convolution with what follows it is described as a graph of operations on tensors of fixed shape. cuDNN's
-//! heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of this
-//! program: results that differ from run to run, sums in reduced precision, inputs rounded more than the precision
+//! A convolution with what follows it, or attention, is described as a graph of operations on tensors of fixed shape.
+//! cuDNN's heuristics name engine configurations for the graph; each becomes a [`DnnPlan`] unless it breaks a rule of
+//! this program: results that differ from run to run, sums in reduced precision, inputs rounded more than the precision
 //! allows, a workspace that is too large. The caller times the plans and binds the fastest to its buffers
 //! ([`DnnCall`]). A bound call allocates nothing on the device, so that it can be captured.
 //!
@@ -11,7 +11,9 @@
 //!
 //! Source: <https://docs.nvidia.com/deeplearning/cudnn/backend/latest/api/cudnn-graph-library.html>.
 
+mod attention;
 mod backend;
+mod convolution;
 mod graph;
 mod request;
 
@@ -21,12 +23,15 @@ use backend::{Address, Attr, DataType, Descriptor, Heuristic, Kind, Knob, Librar
 use cudarc::cudnn::sys::cudnnBackendNumericalNote_t as Numerical;
 use cudarc::driver::sys::CUstream;
 use graph::{ALIGNMENT, Graph, Stored, data_type};
-pub use request::{ConvKind, DnnArgs, Fused, PlanRequest};
+pub use request::{ConvKind, ConvTask, Fused, Operand, PlanRequest, Task};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The largest number of knobs of an engine; cuDNN 9.21 knows 44.
 const MAX_KNOBS: usize = 64;
+
+/// The oldest version whose attention is used: the gradients of 9.10.0 and 9.10.1 are wrong.
+const OLDEST_ATTENTION: usize = 91_002;
 
 /// The library, opened for one GPU. Its handle is used by one thread at a time, the one that holds the GPU's lock.
 pub struct Dnn {
@@ -51,7 +56,7 @@ impl Dnn {
         format!("{}.{}.{}", self.version / 10_000, self.version / 100 % 100, self.version % 100)
     }
 
-    /// At most `max` ways to compute a convolution that satisfy the rules at the top of this file, the most promising
+    /// At most `max` ways to compute a task that satisfy the rules at the top of this file, the most promising
     /// first. Each is ready to run; some were compiled for this call, which takes a fraction of a second each. Results
     /// are the same in every run.
     ///
@@ -70,8 +75,19 @@ impl Dnn {
     /// # Errors
     /// As for [`Self::plans`].
     pub fn plans_with_narrow_dw(&self, wanted: &PlanRequest) -> Result<Vec<DnnPlan>, CudaError> {
-        let wanted = PlanRequest { kind: ConvKind::BwdW, fused: Fused::default(), ..*wanted };
-        self.search(&wanted, &[Stored::Own])
+        self.search(wanted, &[Stored::Own])
+    }
+
+    /// The graph of a task.
+    fn graph(&self, wanted: &PlanRequest, stored: Stored) -> Result<Graph, CudaError> {
+        if !matches!(wanted.task, Task::Conv(_)) && self.version < OLDEST_ATTENTION {
+            return Err(format!("attention needs cuDNN 9.10.2 or newer, and this is {}", self.version()).into());
+        }
+        match &wanted.task {
+            Task::Conv(task) => convolution::convolution(&self.library, task, wanted.real, stored),
+            Task::Attention(geometry) => attention::attention(&self.library, geometry, wanted.real),
+            Task::AttentionBwd(geometry) => attention::attention_bwd(&self.library, geometry, wanted.real),
+        }
     }
 
     /// Plans that store the result in the first of these formats that has any plans.
@@ -79,7 +95,7 @@ impl Dnn {
         let mut fates = Vec::new();
         for stored in ways {
             let mut plans = Vec::new();
-            match Graph::new(&self.library, wanted, *stored) {
+            match self.graph(wanted, *stored) {
                 Ok(graph) => {
                     let graph = Arc::new(graph);
                     for mode in [Heuristic::CUDNN_HEUR_MODE_A, Heuristic::CUDNN_HEUR_MODE_FALLBACK] {
@@ -105,7 +121,7 @@ impl Dnn {
                 unique.push(fate);
             }
         }
-        Err(format!("cuDNN {} has no plan for this convolution: {}", self.version(), unique.join("; ")).into())
+        Err(format!("cuDNN {} has no plan for this operation: {}", self.version(), unique.join("; ")).into())
     }
 
     /// Adds a heuristic's plans up to the required number, and the reasons why others were rejected.
@@ -165,7 +181,7 @@ impl Dnn {
             graph: Arc::clone(graph),
             workspace_bytes,
             description: config.description.clone(),
-            dw_is_float: wanted.kind == ConvKind::BwdW
+            dw_is_float: wanted.task.is_weight_gradient()
                 && (data_type(wanted.real) == DataType::CUDNN_DATA_FLOAT || config.stored != Stored::Own),
         })
     }
@@ -173,7 +189,7 @@ impl Dnn {
 
 /// How the result may be stored, in order of preference.
 fn ways(wanted: &PlanRequest) -> &'static [Stored] {
-    if wanted.kind == ConvKind::BwdW && data_type(wanted.real) != DataType::CUDNN_DATA_FLOAT {
+    if wanted.task.is_weight_gradient() && data_type(wanted.real) != DataType::CUDNN_DATA_FLOAT {
         &[Stored::Float, Stored::Widened, Stored::Own]
     } else {
         &[Stored::Own]
@@ -231,7 +247,7 @@ fn refused(real: Real) -> &'static [(Numerical, &'static str)] {
     if real == Real::F32 { &ALWAYS } else { &ALWAYS[..5] }
 }
 
-/// A prepared way to compute one convolution.
+/// A prepared way to compute one task.
 pub struct DnnPlan {
     plan: Arc<Descriptor>,
     graph: Arc<Graph>,
@@ -254,19 +270,26 @@ impl DnnPlan {
         self.dw_is_float
     }
 
-    /// Binds the plan to addresses. Nothing runs and nothing is allocated on the device.
+    /// Binds the plan to the addresses of its operands and of the scratch memory that was reserved when the plan was
+    /// made. Nothing runs and nothing is allocated on the device.
     ///
     /// # Errors
     /// If an address that the plan uses is missing or not a multiple of 16, or if cuDNN refuses.
-    pub fn bind(&self, args: &DnnArgs) -> Result<DnnCall, CudaError> {
-        let addresses: Vec<u64> = self.graph.roles.iter().map(|role| role.address(args)).collect();
-        let scratch = (self.workspace_bytes > 0).then_some(args.workspace);
+    pub fn bind(&self, at: impl Fn(Operand) -> u64, workspace: u64) -> Result<DnnCall, CudaError> {
+        let Graph { tensors, numbers, .. } = &*self.graph;
+        let mut addresses: Vec<u64> = tensors.iter().map(|tensor| at(tensor.operand)).collect();
+        let scratch = (self.workspace_bytes > 0).then_some(workspace);
         if let Some(bad) = addresses.iter().copied().chain(scratch).find(|a| *a == 0 || a % ALIGNMENT != 0) {
             return Err(format!("cuDNN was given the address {bad:#x}").into());
         }
         let pack = Descriptor::new(&self.plan.library, Kind::CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)?;
+        for (address, tensor) in addresses.iter_mut().zip(tensors) {
+            *address += tensor.offset_bytes;
+        }
+        addresses.extend(numbers.iter().map(|(_, number)| std::ptr::from_ref(&**number).addr() as u64));
         let addresses: Vec<Address> = addresses.into_iter().map(Address).collect();
-        let ids: Vec<i64> = self.graph.roles.iter().map(|role| *role as i64).collect();
+        let ids = tensors.iter().map(|tensor| tensor.id).chain(numbers.iter().map(|(id, _)| *id));
+        let ids: Vec<i64> = ids.collect();
         pack.set(Attr::CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, &addresses)?
             .set(Attr::CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, &ids)?
             .set(Attr::CUDNN_ATTR_VARIANT_PACK_WORKSPACE, &[Address(scratch.unwrap_or(0))])?;

@@ -3,7 +3,7 @@
 use super::any_feed::any_feeds;
 use super::crew::share_work;
 use super::cublaslt::LtPlan;
-use super::cudnn::{ConvKind, DnnPlan, Fused, PlanRequest};
+use super::cudnn::{ConvKind, ConvTask, DnnPlan, Fused, PlanRequest, Task};
 use super::error::CudaError;
 use super::libraries::LtRequest;
 use super::source::KernelSource;
@@ -32,7 +32,8 @@ pub(super) enum Draft {
     /// A pass after a library's product: for each used slot of its kernel, the slot of the operation.
     Pass(Arc<KernelSpec>, Vec<(usize, usize)>),
     CublasLt(Arc<LtPlan>, OpKind),
-    /// With the size of the gradient in half width at the start of the scratch memory, in bytes.
+    /// With the bytes at the start of the scratch memory that hold a gradient in half width, or the sums of attention's
+    /// gradient.
     Cudnn(ChosenPlan, OpKind, u64),
 }
 
@@ -215,21 +216,23 @@ fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> R
 fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
     let op = &compiled.plan.program.ops[index];
     let real = compiled.selection.real;
+    let planned_bytes = compiled.selection.choices[index].workspace_bytes;
+    let max = number + 1;
     let (kind, geometry) = match &op.kind {
         OpKind::Conv2d(ops::Conv2d { geometry, .. }) => (ConvKind::Forward, geometry),
         OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, .. }) => (ConvKind::BwdX, geometry),
         OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, .. }) => (ConvKind::BwdW, geometry),
-        _ => return Err("cuDNN only computes convolutions".into()),
+        OpKind::Attention(_) | OpKind::AttentionBwd(_) => return attention(gpu, op, real, planned_bytes, max),
+        _ => return Err("cuDNN only computes convolutions and attention".into()),
     };
     // A gradient in half width is stored at the start of the scratch memory until it is converted.
     let elements = geometry.f * geometry.kernel[0] * geometry.kernel[1] * (geometry.c / geometry.groups.max(1));
     let narrow_bytes = align_up((elements * real.size()) as u64, 256);
     let spare = if kind == ConvKind::BwdW && real.half().is_some() { narrow_bytes } else { 0 };
-    let limit = compiled.selection.choices[index].workspace_bytes.saturating_sub(spare);
-    let max = number + 1;
-    let wanted =
-        PlanRequest { kind, geometry: *geometry, real, fused: Fused::default(), workspace_limit_bytes: limit, max };
-    let (plan, done) = convolution(gpu, &op.kind, wanted)?;
+    let limit = planned_bytes.saturating_sub(spare);
+    let task = ConvTask { kind, geometry: *geometry, fused: Fused::default() };
+    let wanted = PlanRequest { task: Task::Conv(task), real, workspace_limit_bytes: limit, max };
+    let (plan, done) = convolution(gpu, &op.kind, task, wanted)?;
     let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
     let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
     let widening = narrow.then(|| {
@@ -240,9 +243,40 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     Ok(LibraryProduct { draft, done, widening })
 }
 
+/// cuDNN's attention; the last of `max` plans is used.
+fn attention(
+    gpu: &Gpu,
+    op: &Op,
+    real: cuda::Real,
+    planned_bytes: u64,
+    max: usize,
+) -> Result<LibraryProduct, CudaError> {
+    let task = match op.kind {
+        OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => Task::AttentionBwd(geometry),
+        OpKind::Attention(ops::Attention { geometry }) => Task::Attention(geometry),
+        _ => return Err("this is no attention".into()),
+    };
+    let sums_bytes = cuda::attention_sums_bytes(&op.kind);
+    let limit = planned_bytes.saturating_sub(sums_bytes);
+    let plans = gpu.libraries().plans(&PlanRequest { task, real, workspace_limit_bytes: limit, max })?;
+    let draft = Draft::Cudnn(pick(plans, max - 1)?, op.kind.clone(), sums_bytes);
+    Ok(LibraryProduct { draft, done: Epilogue::default(), widening: None })
+}
+
+/// One of several plans.
+fn pick(plans: Arc<Vec<DnnPlan>>, number: usize) -> Result<ChosenPlan, CudaError> {
+    let is_there = number < plans.len();
+    if is_there { Ok((plans, number)) } else { Err(format!("cuDNN offers no plan {number}").into()) }
+}
+
 /// A convolution plan of cuDNN with as much of the epilogue as it supports, and which part that is. The last of the
 /// requested plans is used.
-fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPlan, Epilogue), CudaError> {
+fn convolution(
+    gpu: &Gpu,
+    op: &OpKind,
+    task: ConvTask,
+    wanted: PlanRequest,
+) -> Result<(ChosenPlan, Epilogue), CudaError> {
     use crate::model::Activation::Relu;
     let e = match op {
         OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
@@ -255,17 +289,14 @@ fn convolution(gpu: &Gpu, op: &OpKind, wanted: PlanRequest) -> Result<(ChosenPla
     let done =
         Epilogue { bias, act: e.act.filter(|_| relu), save_z: false, act_grad: e.act_grad.filter(|a| *a == Relu) };
     let number = wanted.max - 1;
-    let pick = |plans: Arc<Vec<DnnPlan>>| {
-        let is_there = number < plans.len();
-        if is_there { Ok((plans, number)) } else { Err(format!("cuDNN offers no plan {number}").into()) }
-    };
     if !done.is_empty() {
         let fused = Fused { bias, relu, relu_grad: done.act_grad.is_some() };
-        match gpu.libraries().plans(&PlanRequest { fused, ..wanted }).and_then(pick) {
+        let task = Task::Conv(ConvTask { fused, ..task });
+        match gpu.libraries().plans(&PlanRequest { task, ..wanted }).and_then(|plans| pick(plans, number)) {
             Ok(plan) => return Ok((plan, done)),
             Err(why) => log::debug!("cuDNN does not compute the epilogue: {why}"),
         }
     }
-    let plan = pick(gpu.libraries().plans(&wanted)?)?;
+    let plan = pick(gpu.libraries().plans(&wanted)?, number)?;
     Ok((plan, Epilogue::default()))
 }

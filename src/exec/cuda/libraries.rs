@@ -1,11 +1,11 @@
 //! The libraries of one GPU, cuBLASLt and cuDNN, with the plans that they have made.
 
 use super::cublaslt::{Lt, LtPlan};
-use super::cudnn::{ConvKind, Dnn, DnnPlan, Fused, PlanRequest};
+use super::cudnn::{ConvKind, ConvTask, Dnn, DnnPlan, Fused, PlanRequest, Task};
 use super::error::CudaError;
 use crate::exec::cuda::probe::Probe;
 use crate::ops::{ConvGeometry, Gemm, Trans};
-use crate::select::cuda::{Real, dnn_offers};
+use crate::select::cuda::Real;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -92,7 +92,7 @@ impl Libraries {
         self.prepares_all.store(all, Ordering::Relaxed);
     }
 
-    /// The plans of cuDNN for a convolution, at least as many as are requested if it has that many, prepared once in
+    /// The plans of cuDNN for a task, at least as many as are requested if it has that many, prepared once in
     /// the process.
     ///
     /// # Errors
@@ -100,8 +100,7 @@ impl Libraries {
     pub(super) fn plans(&self, wanted: &PlanRequest) -> Plans {
         let known = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         // For timing, all plans are needed; if one was chosen, preparing later ones would only take time.
-        let most = usize::from(dnn_offers(wanted.kind == ConvKind::BwdW, wanted.fused.relu_grad));
-        let all = PlanRequest { max: most, ..*wanted };
+        let all = PlanRequest { max: usize::from(wanted.task.offers()), ..*wanted };
         let everything = self.prepares_all.load(Ordering::Relaxed);
         let wanted = if everything || known().contains_key(&all) { all } else { *wanted };
         let cell = {
@@ -139,8 +138,8 @@ impl Libraries {
             ..ConvGeometry::UNIT
         };
         for kind in [ConvKind::Forward, ConvKind::BwdX, ConvKind::BwdW] {
-            let fused = Fused::default();
-            let wanted = PlanRequest { kind, geometry, real, fused, workspace_limit_bytes: 1 << 25, max: 1 };
+            let task = Task::Conv(ConvTask { kind, geometry, fused: Fused::default() });
+            let wanted = PlanRequest { task, real, workspace_limit_bytes: 1 << 25, max: 1 };
             if self.has_dnn
                 && let Err(why) = self.plans(&wanted)
             {
@@ -155,16 +154,16 @@ impl Libraries {
         let dnn = self.spare_dnn()?;
         // Weight gradients that are stored in half width and converted by a separate pass are several times as fast as
         // those that are stored as floats directly.
-        let narrow = if wanted.kind == ConvKind::BwdW && wanted.real.half().is_some() {
+        let narrow = if wanted.task.is_weight_gradient() && wanted.real.half().is_some() {
             dnn.plans_with_narrow_dw(wanted).ok()
         } else {
             None
         };
         let plans = narrow.map_or_else(|| dnn.plans(wanted), Ok).map(Arc::new);
         self.spares.lock().unwrap_or_else(PoisonError::into_inner).push(dnn);
-        let PlanRequest { kind, fused, max, .. } = wanted;
+        let PlanRequest { task, max, .. } = wanted;
         let count = plans.as_ref().map_or(0, |p| p.len());
-        log::debug!("cuDNN, {kind:?} {fused:?}: {count} of {max} plans in {:.0?}", started.elapsed());
+        log::debug!("cuDNN, {task:?}: {count} of {max} plans in {:.0?}", started.elapsed());
         plans
     }
 

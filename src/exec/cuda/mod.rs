@@ -95,6 +95,7 @@ mod libraries;
 mod library_nodes;
 mod memory;
 mod multi_step;
+mod op_results;
 mod pdl;
 mod planned_launch;
 #[doc(hidden)]
@@ -124,6 +125,7 @@ pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
 pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
+pub use op_results::SlotValue;
 pub use probe::{DeviceInfo, Library, Probe, probe};
 pub use source::{KernelSource, source_hash, sources};
 pub use timing::OpTimer;

@@ -87,8 +87,8 @@ fn look() -> Probe {
     libraries.push(Library {
         name: "cudnn",
         state: in_words(cudnn_version()),
-        help: "fast convolutions; https://developer.nvidia.com/cudnn, or `pip install nvidia-cudnn-cu13`; without it \
-               custom kernels do all convolutions",
+        help: "fast convolutions and attention; https://developer.nvidia.com/cudnn, or `pip install \
+               nvidia-cudnn-cu13`; without it custom kernels do all of them",
     });
     libraries.push(Library {
         name: "nccl",

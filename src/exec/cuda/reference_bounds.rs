@@ -3,8 +3,8 @@
 use crate::exec::cpu::kernels::reference::Real as Number;
 use crate::exec::cpu::kernels::reference::bounded::Bounded;
 use crate::ops::OpKind;
-use crate::select::Choice;
-use crate::select::cuda::Real;
+use crate::select::cuda::{Real, Route};
+use crate::select::{Choice, Variant};
 use crate::tensor::DType;
 use half::{bf16, f16};
 
@@ -144,7 +144,8 @@ fn distance<T: Judged>(moved: &[(f64, T)]) -> f64 {
     if difference == 0.0 { 0.0 } else { difference / length(moved.iter().map(|(_, e)| e.f64())).max(1e-15) }
 }
 
-/// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores.
+/// Whether a kernel rounds the factors of products to the step's type: products do, and attention on tensor cores,
+/// which that of cuDNN is.
 pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
     match kind {
         OpKind::Gemm(_)
@@ -154,7 +155,9 @@ pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
         | OpKind::Conv2dBwdW { .. }
         | OpKind::Recurrence(_)
         | OpKind::RecurrenceBwd(_) => true,
-        OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => choice.kernel.contains("_mma"),
+        OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => {
+            choice.kernel.contains("_mma") || matches!(choice.variant, Variant::Cuda(Route::Dnn(_)))
+        }
         _ => false,
     }
 }

@@ -104,7 +104,7 @@ pub(super) fn time_bookkeeping(step: &mut Step, rounds: usize) -> Result<f64, Ex
 /// A step of which some operations are timed, one by one, to choose among kernels: nothing is captured in advance, and
 /// the other operations do nothing.
 pub struct OpTimer {
-    ops: BoundOps,
+    pub(super) ops: BoundOps,
     half: Option<Arc<HalfParameters>>,
 }
 

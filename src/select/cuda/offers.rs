@@ -8,7 +8,7 @@ use super::{
     attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, row_product, sequence,
 };
 use crate::model::Activation;
-use crate::ops::{self, OpKind};
+use crate::ops::{self, Gemm, OpKind};
 use crate::select::target::CudaFacts;
 
 /// Every custom kernel for an operation. If estimates are equal, a later one is preferred.
@@ -31,8 +31,12 @@ pub fn custom_kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomK
     families.iter().flat_map(|family| family(kind, real, gpu)).collect()
 }
 
-/// The number of algorithms of cuBLASLt that are offered for a product.
-const LT_OFFERS: u8 = 4;
+/// The number of algorithms of cuBLASLt that are offered for a product. In the products of two language models, the
+/// fastest of 16 was among the first 8; small products differ less.
+const fn lt_offers(gemm: &Gemm) -> u8 {
+    const LARGE: usize = 1 << 31;
+    if gemm.m * gemm.n * gemm.k >= LARGE { 8 } else { 4 }
+}
 /// The number of plans of cuDNN that are offered for a convolution: on the measured networks, the fastest was among
 /// these or within a few percent of one of them. Custom kernels are faster for nearly every gradient of weights. A plan
 /// with a derivative after the gradient of an input is compiled by cuDNN, which takes a second or more; the others are
@@ -45,6 +49,12 @@ pub(crate) const fn dnn_offers(is_weight_gradient: bool, has_derivative: bool) -
     } else {
         5
     }
+}
+
+/// The number of plans of cuDNN that are offered for attention: its fastest engine is one of the first two, and the
+/// first one for the gradient. All are compiled, which takes half a second each.
+pub(crate) const fn attention_offers(is_gradient: bool) -> u8 {
+    if is_gradient { 1 } else { 2 }
 }
 
 /// A way to run an operation, with its id, its scratch memory and its estimated time; or why it is not possible.
@@ -69,7 +79,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 Ok(()) => Ok(lt::cost_us(gemm, real, gpu) + rest),
                 Err(why) => Err(why),
             };
-            let count = if cost.is_ok() { LT_OFFERS } else { 1 };
+            let count = if cost.is_ok() { lt_offers(gemm) } else { 1 };
             let one = Offer {
                 route: Route::Lt(0),
                 tail: format!("{}_cublaslt", real.name()),
@@ -77,30 +87,41 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
                 cost,
                 slow_start: None,
             };
-            out.extend(several(&one, Route::Lt, count));
+            out.extend(several(one, Route::Lt, count));
         }
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
-            let cost = match dnn::dnn_supports(kind, real) {
-                _ if !gpu.has_cudnn => Err("cuDNN is missing".into()),
-                Ok(()) => Ok(dnn::cost_us(kind, real, gpu) + rest),
-                Err(why) => Err(why),
-            };
             let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
             let has_derivative =
                 matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
-            let count = if cost.is_ok() { dnn_offers(is_weight_gradient, has_derivative) } else { 1 };
-            let one = Offer {
-                route: Route::Dnn(0),
-                tail: format!("{}_cudnn", real.name()),
-                work_bytes: dnn::workspace_bytes(kind),
-                cost,
-                slow_start: has_derivative.then_some("cuDNN compiles its plan"),
-            };
-            out.extend(several(&one, Route::Dnn, count));
+            let (cost, work_bytes) = (dnn::dnn_supports(kind, real), dnn::workspace_bytes(kind));
+            let cost = cost.map(|()| dnn::cost_us(kind, real, gpu) + rest);
+            let count = dnn_offers(is_weight_gradient, has_derivative);
+            out.extend(by_cudnn(real, gpu, (cost, work_bytes), count, has_derivative));
+        }
+        OpKind::Attention(ops::Attention { geometry }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => {
+            let cost = dnn::attention_cost_us(kind, geometry, real, gpu);
+            let work_bytes = dnn::attention_workspace_bytes(kind, geometry);
+            let count = attention_offers(matches!(kind, OpKind::AttentionBwd(_)));
+            out.extend(by_cudnn(real, gpu, (cost, work_bytes), count, true));
         }
         _ => {}
     }
     out
+}
+
+/// The plans of cuDNN for an operation, with its cost and workspace.
+fn by_cudnn(
+    real: Real,
+    gpu: &CudaFacts,
+    (cost, work_bytes): (Result<f64, String>, u64),
+    count: u8,
+    is_compiled: bool,
+) -> impl Iterator<Item = Offer> {
+    let cost = if gpu.has_cudnn { cost } else { Err("cuDNN is missing".into()) };
+    let count = if cost.is_ok() { count } else { 1 };
+    let slow_start = is_compiled.then_some("cuDNN compiles its plan");
+    let tail = format!("{}_cudnn", real.name());
+    several(Offer { route: Route::Dnn(0), tail, work_bytes, cost, slow_start }, Route::Dnn, count)
 }
 
 /// The custom kernels for an operation, and those that were refused.
@@ -124,12 +145,12 @@ fn own_offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
 
 /// The first `count` algorithms of a library, which ranks them itself. The ranking is often wrong, so several are
 /// offered and timed.
-fn several(one: &Offer, route: fn(u8) -> Route, count: u8) -> impl Iterator<Item = Offer> {
+fn several(one: Offer, route: fn(u8) -> Route, count: u8) -> impl Iterator<Item = Offer> {
     (0..count).map(move |i| Offer {
         route: route(i),
         tail: if i == 0 { format!("{}_v0", one.tail) } else { format!("{}_a{i}_v0", one.tail) },
         cost: one.cost.clone().map(|us| us * (1.0 + 0.001 * f64::from(i))),
-        ..*one
+        ..one
     })
 }
 

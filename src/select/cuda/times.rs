@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// The time that is stored for an algorithm that a library does not offer after all.
 pub const NOT_OFFERED_US: f64 = 1e30;
 
+/// The time that is stored for an algorithm whose results differ from those of a custom kernel.
+pub const WRONG_US: f64 = 1e31;
+
 /// Measured times of one device with its driver and libraries.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

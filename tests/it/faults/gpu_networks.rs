@@ -17,10 +17,11 @@ pub const MANY: &str = r#"{"version": 1, "name": "many", "input": {"shape": [12]
     {"type": "dense", "units": 20, "activation": "gelu"}, {"type": "dense", "units": 40}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.01}}"#;
 
-/// More classes than a warp holds, in 16 bits, after a GELU and the normalisation of rows that a warp does hold.
+/// More classes than a warp holds, several groups of them for some threads of a block, in 16 bits, after a GELU and the
+/// normalisation of rows that a warp does hold.
 pub const CHOICES: &str = r#"{"version": 1, "name": "choices", "precision": "bf16",
     "input": {"shape": [16], "batch": 6}, "layers": [
-    {"type": "dense", "units": 640, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "dense", "units": 1504}],
+    {"type": "dense", "units": 640, "activation": "gelu"}, {"type": "layer_norm"}, {"type": "dense", "units": 2504}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adamw", "lr": 0.001}}"#;
 
 /// Many short parameters beside a long one: the blocks that update them form a cluster, and few threads combine the

@@ -10,6 +10,7 @@ use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
 pub(super) use cudarc::cudnn::sys::{
     cudnnBackendAttributeName_t as Attr, cudnnBackendDescriptor_t as Raw, cudnnBackendDescriptorType_t as Kind,
     cudnnBackendHeurMode_t as Heuristic, cudnnDataType_t as DataType, cudnnPointwiseMode_t as Pointwise,
+    cudnnReduceTensorOp_t as Reduction,
 };
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -170,6 +171,7 @@ values! {
     Heuristic => CUDNN_TYPE_HEUR_MODE;
     DataType => CUDNN_TYPE_DATA_TYPE;
     Pointwise => CUDNN_TYPE_POINTWISE_MODE;
+    Reduction => CUDNN_TYPE_REDUCTION_OPERATOR_TYPE;
     sys::cudnnHandle_t => CUDNN_TYPE_HANDLE;
     sys::cudnnConvolutionMode_t => CUDNN_TYPE_CONVOLUTION_MODE;
     sys::cudnnNanPropagation_t => CUDNN_TYPE_NAN_PROPOGATION;

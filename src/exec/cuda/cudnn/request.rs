@@ -1,7 +1,7 @@
-//! A request to cuDNN: a convolution with what follows it, and the addresses of one call.
+//! A request to cuDNN: what is computed, and the tensors that have addresses.
 
-use crate::ops::ConvGeometry;
-use crate::select::cuda::Real;
+use crate::ops::{AttentionGeometry, ConvGeometry};
+use crate::select::cuda::{Real, attention_offers, dnn_offers};
 
 /// Which of a convolution's three products is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,32 +25,71 @@ pub struct Fused {
     pub relu_grad: bool,
 }
 
-/// Device addresses for one call. `x`, `w` and `y` are the same three tensors for every kind: for [`ConvKind::BwdX`]
-/// the gradient of the input is written to `x` and that of the output is read from `y`. Addresses that a plan does not
-/// use may be 0; the others are multiples of 16.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DnnArgs {
+/// A convolution with what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ConvTask {
+    pub kind: ConvKind,
+    pub geometry: ConvGeometry,
+    pub fused: Fused,
+}
+
+/// What cuDNN computes in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    Conv(ConvTask),
+    Attention(AttentionGeometry),
+    AttentionBwd(AttentionGeometry),
+}
+
+impl Task {
+    /// The largest number of plans that are offered for it.
+    pub const fn offers(&self) -> u8 {
+        match self {
+            Self::Conv(conv) => dnn_offers(matches!(conv.kind, ConvKind::BwdW), conv.fused.relu_grad),
+            Self::Attention(_) => attention_offers(false),
+            Self::AttentionBwd(_) => attention_offers(true),
+        }
+    }
+
+    /// Whether it is the gradient of a convolution's weight.
+    pub const fn is_weight_gradient(&self) -> bool {
+        matches!(self, Self::Conv(ConvTask { kind: ConvKind::BwdW, .. }))
+    }
+}
+
+/// A tensor of a task in device memory. `X`, `W` and `Y` are the same three tensors for every [`ConvKind`]: for
+/// [`ConvKind::BwdX`] the gradient of the input is written to `X` and that of the output is read from `Y`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operand {
     /// `[n, h, w, c]`.
-    pub x: u64,
+    X,
     /// `[f, kh, kw, c / groups]`.
-    pub w: u64,
+    W,
     /// `[n, ho, wo, f]`.
-    pub y: u64,
+    Y,
     /// `[f]`, float.
-    pub bias: u64,
+    Bias,
     /// `[n, h, w, c]`.
-    pub saved: u64,
-    /// The scratch memory that was reserved when the plan was made.
-    pub workspace: u64,
+    Saved,
+    /// The packed queries, keys and values of attention, `[batch, positions, packed]`.
+    Packed,
+    /// The concatenated results of attention's heads, `[batch, positions, width]`.
+    Heads,
+    /// `[batch, heads, positions]`, float.
+    Lse,
+    /// The gradient of `Packed`.
+    PackedGrad,
+    /// The gradient of `Heads`.
+    HeadsGrad,
+    /// Scratch memory of attention's gradient, `[batch, heads, positions]`, float.
+    Sums,
 }
 
 /// What plans are requested for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanRequest {
-    pub kind: ConvKind,
-    pub geometry: ConvGeometry,
+    pub task: Task,
     pub real: Real,
-    pub fused: Fused,
     /// The largest scratch memory of a plan.
     pub workspace_limit_bytes: u64,
     /// The largest number of plans.
