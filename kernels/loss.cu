@@ -373,21 +373,21 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
             peak.add(x);
             const float largest = MaxOrNan::of(most, peak.value());
             // Scores of minus infinity add nothing to the sum, whatever the difference is to.
-            const float shift = largest == -loss_infinity() ? 0.0f : largest * TO_BASE_2;
-            if (largest != most) sum *= exp2_approximate(fmaf(most, TO_BASE_2, -shift));
+            const float base = largest == -loss_infinity() ? 0.0f : largest;
+            if (largest != most) sum = __fmul_rn(sum, exp_of(most - base));
             most = largest;
 #pragma unroll
-            for (int j = 0; j < V; ++j) sum += exp2_approximate(fmaf(to_float(x.v[j]), TO_BASE_2, -shift));
+            for (int j = 0; j < V; ++j) sum += exp_of(to_float(x.v[j]) - base);
         });
         max = block_reduce<MaxOrNan, THREADS>(most, scratch);
-        return sum * exp_of(most - max);
+        return __fmul_rn(sum, exp_of(most - max));
     }
 
     // Writes `f(probability, whether it is the label's)`.
     template <class F> OWN void write(const Target& target, T* to, int label, F f) const {
-        const float shift = sizeof(T) < 4 ? -(max + log_sum) * TO_BASE_2 : 0.0f;
         const auto probability = [&](float score) {
-            if constexpr (sizeof(T) < 4) return exp2_approximate(fmaf(score, TO_BASE_2, shift));
+            if constexpr (sizeof(T) < 4)
+                return exp2_approximate(fmaf(score - max, TO_BASE_2, -__fmul_rn(log_sum, TO_BASE_2)));
             else return exp_of(score - max - log_sum);
         };
         const T of_label = narrow<T>(f(probability(own), true));

@@ -146,6 +146,11 @@ fn time_all(
     let ready = started.elapsed();
     let mut compared = ComparedResults::default();
     for round in &rounds {
+        // A library's scratch memory may be all that does not fit.
+        if device.free_bytes().is_ok_and(|free| round.compiled.plan.arena_bytes > free) {
+            log::debug!("{}: candidates that do not fit into the free memory are not timed", model.name);
+            continue;
+        }
         let timer = OpTimer::new(Arc::clone(&round.compiled), Arc::clone(device), &round.timed)?;
         for (index, op) in round.compiled.plan.program.ops.iter().enumerate().filter(|(i, _)| round.timed[*i]) {
             let key = key_of(&round.compiled.selection, op);

@@ -49,6 +49,7 @@ fn attention_by_cudnn_equals_plain_loops_on_a_gpu() {
                     continue;
                 }
                 count += 1;
+                assert!(step.library_of(index).is_some(), "{}: another kernel runs instead", choice.kernel);
                 let found = step.compare_with_reference(index, 7).unwrap().unwrap();
                 println!("{} in {precision:?}: {:.2} of its bound at {}", found.kernel, found.ratio, found.at);
                 assert!(found.wrong.is_empty(), "{}: {}", found.kernel, found.wrong);

@@ -68,14 +68,14 @@ impl BoundCall {
         match self {
             Self::Kernel { kernel, args, .. } => launch_kernel(gpu, kernel, args, flags),
             Self::CublasLt { plan, row, kind } => {
-                let lt = gpu.libraries().lt();
-                let lt = lt.as_ref().ok_or("cuBLASLt was unloaded")?;
                 let at = |slot: &str| kind.slot(slot).map_or(0, |i| row[i]);
                 let [a, b, bias, c_prev, c, saved, z] = ["a", "b", "bias", "c_prev", "c", "saved", "z"].map(at);
                 let bias = if at("bias_half") == 0 { bias } else { at("bias_half") };
                 let pointers = Pointers { a, b, bias, c, c_prev, saved, z };
-                // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was given.
-                unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
+                gpu.libraries().with_lt(|lt| {
+                    // SAFETY: the addresses are the plan's, and the scratch memory is as large as selection was given.
+                    unsafe { plan.run(lt, gpu.stream().cast(), &pointers, at("work")) }
+                })
             }
             Self::Cudnn { call, .. } => {
                 // Handles are used by one thread at a time, the owner of this value.

@@ -286,7 +286,7 @@ impl DnnPlan {
         for (address, tensor) in addresses.iter_mut().zip(tensors) {
             *address += tensor.offset_bytes;
         }
-        addresses.extend(numbers.iter().map(|(_, number)| std::ptr::from_ref(&**number).addr() as u64));
+        addresses.extend(numbers.iter().map(|(_, number)| std::ptr::from_ref(&**number).expose_provenance() as u64));
         let addresses: Vec<Address> = addresses.into_iter().map(Address).collect();
         let ids = tensors.iter().map(|tensor| tensor.id).chain(numbers.iter().map(|(id, _)| *id));
         let ids: Vec<i64> = ids.collect();

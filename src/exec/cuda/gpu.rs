@@ -95,7 +95,7 @@ impl Gpu {
         unsafe { result::ctx::set_current(context) }.map_err(|e| failed("cuCtxSetCurrent", e))?;
         let stream =
             result::stream::create(result::stream::StreamKind::NonBlocking).map_err(|e| failed("cuStreamCreate", e))?;
-        let libraries = Libraries::open(&found);
+        let libraries = Libraries::new(&found);
         Ok(Self {
             info,
             context,

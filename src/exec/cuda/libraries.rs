@@ -27,7 +27,8 @@ const MOST_PLANS: usize = 4_096;
 
 /// The libraries that were found.
 pub(super) struct Libraries {
-    lt: Mutex<Option<Lt>>,
+    /// cuBLASLt, opened when the first plan is requested: many small networks need none.
+    lt: Mutex<Option<Result<Lt, CudaError>>>,
     lt_plans: Mutex<HashMap<LtRequest, Result<Arc<LtPlan>, CudaError>>>,
     /// Locked while a plan of cuDNN runs.
     dnn: Mutex<()>,
@@ -40,25 +41,33 @@ pub(super) struct Libraries {
 }
 
 impl Libraries {
-    /// Opens the libraries for the device whose context is current.
-    pub(super) fn open(found: &Probe) -> Self {
-        let lt =
-            if found.has("cublaslt") { Lt::open().inspect_err(|e| log::warn!("cuBLASLt: {e}")).ok() } else { None };
-        let dnn = if found.has("cudnn") { Dnn::open().inspect_err(|e| log::warn!("cuDNN: {e}")).ok() } else { None };
+    /// The libraries that were found.
+    pub(super) fn new(found: &Probe) -> Self {
         Self {
-            has_lt: lt.is_some(),
-            has_dnn: dnn.is_some(),
-            lt: Mutex::new(lt),
+            has_lt: found.has("cublaslt"),
+            has_dnn: found.has("cudnn"),
+            lt: Mutex::default(),
             lt_plans: Mutex::default(),
             dnn: Mutex::default(),
-            spares: Mutex::new(dnn.into_iter().collect()),
+            spares: Mutex::default(),
             plans: Mutex::default(),
             prepares_all: AtomicBool::new(false),
         }
     }
 
-    pub(super) fn lt(&self) -> MutexGuard<'_, Option<Lt>> {
-        self.lt.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Uses cuBLASLt, which the first call opens for the device whose context is current.
+    ///
+    /// # Errors
+    /// If it is missing or cannot be opened, and the errors of `run`.
+    pub(super) fn with_lt<T>(&self, run: impl FnOnce(&Lt) -> Result<T, CudaError>) -> Result<T, CudaError> {
+        if !self.has_lt {
+            return Err("cuBLASLt is missing".into());
+        }
+        let mut lt = self.lt.lock().unwrap_or_else(PoisonError::into_inner);
+        match lt.get_or_insert_with(|| Lt::open().inspect_err(|e| log::warn!("cuBLASLt: {e}"))) {
+            Ok(lt) => run(lt),
+            Err(why) => Err(why.clone()),
+        }
     }
 
     /// The plan of cuBLASLt for a product, made once in the process.
@@ -71,11 +80,7 @@ impl Libraries {
             return plan.clone();
         }
         let LtRequest { gemm, real, workspace_limit_bytes, number } = wanted;
-        let plan = {
-            let lt = self.lt();
-            let lt = lt.as_ref().ok_or("cuBLASLt is missing")?;
-            lt.plan(gemm, *real, *workspace_limit_bytes, *number).map(Arc::new)
-        };
+        let plan = self.with_lt(|lt| lt.plan(gemm, *real, *workspace_limit_bytes, *number).map(Arc::new));
         let mut known = known();
         if known.len() >= MOST_PLANS {
             known.clear();
@@ -175,6 +180,6 @@ impl Libraries {
         if let Some(dnn) = self.spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(dnn);
         }
-        Dnn::open()
+        Dnn::open().inspect_err(|e| log::warn!("cuDNN: {e}"))
     }
 }

@@ -9,7 +9,11 @@ use crate::tensor::DType;
 use half::{bf16, f16};
 use std::sync::Arc;
 
+/// The elements of a group in which results are compared: few, so that a part of a matrix that is wrong is seen.
+const GROUP: usize = 32;
+
 /// The value of an operation's slot after it ran.
+#[derive(Clone, Debug)]
 pub struct SlotValue {
     pub name: &'static str,
     pub dtype: DType,
@@ -17,19 +21,26 @@ pub struct SlotValue {
 }
 
 impl SlotValue {
-    /// The length of the difference to another value of the same slot, divided by the length of this one; infinite if
-    /// an element of either is not finite. NaN never occurs.
+    /// The largest difference to another value of the same slot: in groups of [`GROUP`] elements, the length of the
+    /// difference, divided by the length of this value's group, or by a twentieth of that of a usual group if it is
+    /// shorter. For `lse`, which is a logarithm, the largest absolute difference. Infinite if the sizes differ or an
+    /// element of either is not finite; NaN never occurs.
     #[must_use]
-    pub fn relative_difference(&self, other: &Self) -> f64 {
-        let (mut difference, mut length) = (0.0f64, 0.0f64);
-        for (a, b) in reals(&self.bytes, self.dtype).zip(reals(&other.bytes, other.dtype)) {
-            difference += (a - b).powi(2);
-            length += a.powi(2);
-        }
-        if self.bytes.len() != other.bytes.len() || !difference.is_finite() || !length.is_finite() {
+    pub fn largest_difference(&self, other: &Self) -> f64 {
+        let [own, other] = [self, other].map(|v| reals(&v.bytes, v.dtype).collect::<Vec<f64>>());
+        if own.len() != other.len() || !own.iter().chain(&other).all(|x| x.is_finite()) {
             return f64::INFINITY;
         }
-        if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
+        if self.name == "lse" {
+            return own.iter().zip(&other).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        }
+        let square = own.iter().map(|a| a * a).sum::<f64>() / own.len().max(1) as f64;
+        let ratio = |(own, other): (&[f64], &[f64])| {
+            let difference = own.iter().zip(other).map(|(a, b)| (a - b).powi(2)).sum::<f64>();
+            let length = own.iter().map(|a| a * a).sum::<f64>().max(own.len() as f64 * square / 400.0);
+            if difference == 0.0 { 0.0 } else { (difference / length).sqrt() }
+        };
+        own.chunks(GROUP).zip(other.chunks(GROUP)).map(ratio).fold(0.0, f64::max)
     }
 }
 
@@ -115,18 +126,32 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_relative_to_the_length() {
+    fn differences_are_relative_to_groups() {
         for dtype in [DType::F32, DType::Bf16, DType::F16] {
             let own = value(&[3.0, 4.0, 0.0], dtype);
-            assert_eq!(own.relative_difference(&value(&[3.0, 4.0, 0.0], dtype)), 0.0);
-            assert_eq!(own.relative_difference(&value(&[3.0, 4.0, 0.5], dtype)), 0.1);
+            assert_eq!(own.largest_difference(&value(&[3.0, 4.0, 0.0], dtype)), 0.0);
+            assert_eq!(own.largest_difference(&value(&[3.0, 4.0, 0.5], dtype)), 0.1);
             // Exchanged elements, an element that is missing, and values that are not finite.
-            assert!(own.relative_difference(&value(&[4.0, 3.0, 0.0], dtype)) > 0.2);
-            assert_eq!(own.relative_difference(&value(&[3.0, 4.0], dtype)), f64::INFINITY);
-            assert_eq!(own.relative_difference(&value(&[3.0, f32::NAN, 0.0], dtype)), f64::INFINITY);
-            assert_eq!(own.relative_difference(&value(&[3.0, f32::INFINITY, 0.0], dtype)), f64::INFINITY);
-            assert_eq!(value(&[0.0], dtype).relative_difference(&value(&[1.0], dtype)), f64::INFINITY);
+            assert!(own.largest_difference(&value(&[4.0, 3.0, 0.0], dtype)) > 0.2);
+            assert_eq!(own.largest_difference(&value(&[3.0, 4.0], dtype)), f64::INFINITY);
+            assert_eq!(own.largest_difference(&value(&[3.0, f32::NAN, 0.0], dtype)), f64::INFINITY);
+            assert_eq!(own.largest_difference(&value(&[3.0, f32::INFINITY, 0.0], dtype)), f64::INFINITY);
+            assert_eq!(value(&[0.0], dtype).largest_difference(&value(&[1.0], dtype)), f64::INFINITY);
+            // The last row of many, which is smaller than the others.
+            let rows = |last: f32| {
+                let elements: Vec<f32> = (0..3200).map(|i| if i < 3168 { 1.0 } else { last }).collect();
+                value(&elements, dtype)
+            };
+            assert!(rows(0.125).largest_difference(&rows(-0.125)) > 1.9);
+            // Rounding of values that are nearly zero is no difference.
+            assert!(rows(0.0).largest_difference(&rows(0.001)) < 0.03);
         }
+    }
+
+    #[test]
+    fn logarithms_differ_absolutely() {
+        let lse = |x: f32| SlotValue { name: "lse", ..value(&[x, 7.0], DType::F32) };
+        assert_eq!(lse(6.0).largest_difference(&lse(6.5)), 0.5);
     }
 
     #[test]

@@ -46,6 +46,9 @@ impl Probe {
 /// The oldest GPUs that the kernels are written for.
 const OLDEST: (u32, u32) = (8, 0);
 
+/// The oldest supported version of cuDNN, in which statuses and attributes changed.
+const OLDEST_CUDNN: usize = 90_000;
+
 /// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
 /// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them.
 #[must_use]
@@ -180,6 +183,9 @@ fn cudnn_version() -> Result<String, CudaError> {
     }
     // SAFETY: the function takes nothing and touches no device.
     let version = unsafe { cudarc::cudnn::sys::cudnnGetVersion() };
+    if version < OLDEST_CUDNN {
+        return Err(format!("libcudnn reports version {version}; at least {OLDEST_CUDNN} is needed").into());
+    }
     Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
 }
 

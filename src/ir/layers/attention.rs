@@ -22,10 +22,11 @@ impl Forward for Attention {
     fn forward(&self, b: &mut Builder<'_>, at: &At<'_>) -> ValueId {
         let Self { heads, kv_heads, causal, rotary, .. } = *self;
         let [batch, positions, width] = at.out.0[..] else { unreachable!("the checker lets only positions through") };
-        let stream = b.streams;
-        b.streams += 1;
         let counter = b.drawn_by().filter(|_| self.dropout > 0.0);
         let dropout = if counter.is_some() { self.dropout } else { 0.0 };
+        // Without dropout, equal layers are equal operations, which share kernels and times.
+        let stream = if dropout > 0.0 { b.streams } else { 0 };
+        b.streams += 1;
         let node = nodes::Attention { heads, kv_heads, causal, rotary, dropout, stream };
         let keys = width / heads * kv_heads;
         let packed = Shape::from([batch, positions, width + 2 * keys]);

@@ -17,9 +17,6 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// The oldest supported version, in which statuses and attributes changed.
-const OLDEST_VERSION: usize = 90_000;
-
 type Status = i32;
 
 /// The functions used, as `cudnn_graph.h` declares them.
@@ -57,9 +54,6 @@ impl Api {
         unsafe {
             let version: unsafe extern "C" fn() -> usize = symbol("cudnnGetVersion\0")?;
             let version = version();
-            if version < OLDEST_VERSION {
-                return Err(format!("libcudnn reports version {version}; at least {OLDEST_VERSION} is needed").into());
-            }
             let api = Self {
                 create: symbol("cudnnBackendCreateDescriptor\0")?,
                 destroy: symbol("cudnnBackendDestroyDescriptor\0")?,

@@ -130,7 +130,7 @@ impl ConvBuilder<'_> {
     const fn shape(&self, operand: Operand) -> Shape {
         let g = self.geometry;
         let sizes = match operand {
-            Operand::W => [g.f, g.c / g.groups, g.kernel[0], g.kernel[1]],
+            Operand::W => [g.f, g.c / if g.groups == 0 { 1 } else { g.groups }, g.kernel[0], g.kernel[1]],
             Operand::Y => [g.n, g.f, g.ho, g.wo],
             Operand::Bias => [1, g.f, 1, 1],
             _ => [g.n, g.c, g.h, g.w],
