@@ -17,7 +17,7 @@
 //! | `compile_workers` | processes that compile for this one |
 //! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
-//! | `cublaslt`, `cudnn` | products and convolutions of the libraries |
+//! | `cublaslt`, `cudnn` | products, convolutions and attention of the libraries |
 //! | `libraries` | the libraries of a GPU, and the plans that they have made |
 //! | `gpu` | one device: its context, its kernels and libraries |
 //! | `arguments` | the arguments of kernels, and where their addresses come from |
@@ -49,6 +49,7 @@
 //! | `transfers` | copies between the host and a step's memory |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
+//! | `op_results` | the results of one operation on random inputs, to compare candidates |
 //! | `faults` | changes that show that reading and checking find them |
 //! | `ceilings` | what the device can do at best |
 //! | `functions` | functions by themselves, to measure how exact they are |
