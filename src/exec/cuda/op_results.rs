@@ -21,7 +21,7 @@ pub struct SlotValue {
 }
 
 impl SlotValue {
-    /// The largest difference to another value of the same slot: in groups of [`GROUP`] elements, the length of the
+    /// The largest difference to another value of the same slot: in groups of 32 elements, the length of the
     /// difference, divided by the length of this value's group, or by a twentieth of that of a usual group if it is
     /// shorter. For `lse`, which is a logarithm, the largest absolute difference. Infinite if the sizes differ or an
     /// element of either is not finite; NaN never occurs.
