@@ -36,6 +36,22 @@ pub struct AttentionGeometry {
 }
 
 impl AttentionGeometry {
+    /// That of GPT-2 with 124 million parameters: 16 sequences of 1,024 positions, 12 heads of 64 features.
+    #[cfg(test)]
+    pub(crate) fn gpt2() -> Self {
+        Self {
+            batch: 16,
+            positions: 1024,
+            heads: 12,
+            kv_heads: 12,
+            head_dim: 64,
+            causal: true,
+            rotary: false,
+            dropout: Scalar::new(0.0),
+            stream: 0,
+        }
+    }
+
     /// Rows of the packed values.
     #[must_use]
     pub const fn rows(&self) -> usize {

@@ -191,17 +191,7 @@ mod tests {
 
     #[test]
     fn attention_by_cudnn_is_chosen_only_after_its_results_were_compared() {
-        let geometry = AttentionGeometry {
-            batch: 16,
-            positions: 1024,
-            heads: 12,
-            kv_heads: 12,
-            head_dim: 64,
-            causal: true,
-            rotary: false,
-            dropout: Scalar::new(0.0),
-            stream: 0,
-        };
+        let geometry = AttentionGeometry::gpt2();
         let gpu = Target::h200().as_cuda().unwrap();
         for kind in
             [OpKind::Attention(ops::Attention { geometry }), OpKind::AttentionBwd(ops::AttentionBwd { geometry })]

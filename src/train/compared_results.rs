@@ -35,6 +35,14 @@ struct Candidates {
 }
 
 impl Candidates {
+    /// Takes the kernel's results, and compares the libraries that ran before it.
+    fn compare_with(&mut self, own: Named, tolerance: f64) {
+        self.own = Some(own);
+        for library in std::mem::take(&mut self.waiting) {
+            self.judge(library, tolerance);
+        }
+    }
+
     /// Compares a library with the kernel, or keeps its results until that has run.
     fn judge(&mut self, library: Named, tolerance: f64) {
         let Some((name, own)) = &self.own else { return self.waiting.push(library) };
@@ -74,10 +82,7 @@ impl ComparedResults {
         if !matches!(choice.variant, Variant::Cuda(cuda::Route::Own(_))) {
             of.judge((choice.kernel.clone(), run(SEED)?), tolerance);
         } else if of.own.is_none() {
-            of.own = Some((choice.kernel.clone(), run(SEED)?));
-            for library in std::mem::take(&mut of.waiting) {
-                of.judge(library, tolerance);
-            }
+            of.compare_with((choice.kernel.clone(), run(SEED)?), tolerance);
         }
         Ok(())
     }
@@ -130,16 +135,15 @@ mod tests {
     #[test]
     fn a_library_with_other_results_is_found() {
         let found = |is_first: bool, library: [f32; 2]| {
+            const TOLERANCE: f64 = 8.0 / 128.0;
+            let (own, library) = (("mma".to_owned(), values([3.0, 4.0])), ("cudnn".to_owned(), values(library)));
             let mut of = Candidates::default();
-            let own = Some(("mma".to_owned(), values([3.0, 4.0])));
-            if !is_first {
-                of.own.clone_from(&own);
-            }
-            of.judge(("cudnn".to_owned(), values(library)), 8.0 / 128.0);
             if is_first {
-                of.own = own;
-                let waiting = std::mem::take(&mut of.waiting);
-                waiting.into_iter().for_each(|library| of.judge(library, 8.0 / 128.0));
+                of.judge(library, TOLERANCE);
+                of.compare_with(own, TOLERANCE);
+            } else {
+                of.compare_with(own, TOLERANCE);
+                of.judge(library, TOLERANCE);
             }
             let all = ComparedResults(BTreeMap::from([("key".to_owned(), of)])).different();
             all.into_iter().map(|d| format!("{} {}: {}", d.key, d.kernel, d.why)).next()

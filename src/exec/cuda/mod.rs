@@ -49,11 +49,11 @@
 //! | `transfers` | copies between the host and a step's memory |
 //! | `step` | a plan in device memory, run op by op or replayed |
 //! | `timing` | how long operations take, and the host's part |
-//! | `op_results` | the results of one operation on random inputs, to compare candidates |
 //! | `faults` | changes that show that reading and checking find them |
 //! | `ceilings` | what the device can do at best |
 //! | `functions` | functions by themselves, to measure how exact they are |
 //! | `reference_bounds`, `_values`, `_updates`, `_run`, `_check` | every kernel against plain loops |
+//! | `op_results` | the results of one operation on random inputs, to compare candidates |
 //! | `backend` | the GPU as one of several kinds of devices |
 
 mod any_feed;

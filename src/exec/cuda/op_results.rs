@@ -1,5 +1,6 @@
 //! The results of one operation on random inputs, by which candidates for it are compared.
 
+use super::reference_values::{from_bytes, is_real};
 use super::timing::OpTimer;
 use super::transfers::Transfers;
 use crate::exec::error::ExecError;
@@ -27,7 +28,7 @@ impl SlotValue {
     /// element of either is not finite; NaN never occurs.
     #[must_use]
     pub fn largest_difference(&self, other: &Self) -> f64 {
-        let [own, other] = [self, other].map(|v| reals(&v.bytes, v.dtype).collect::<Vec<f64>>());
+        let [own, other] = [self, other].map(|value| from_bytes(&value.bytes, value.dtype));
         if own.len() != other.len() || !own.iter().chain(&other).all(|x| x.is_finite()) {
             return f64::INFINITY;
         }
@@ -42,16 +43,6 @@ impl SlotValue {
         };
         own.chunks(GROUP).zip(other.chunks(GROUP)).map(ratio).fold(0.0, f64::max)
     }
-}
-
-/// The elements of a value.
-fn reals(bytes: &[u8], dtype: DType) -> impl Iterator<Item = f64> {
-    bytes.chunks_exact(dtype.size()).map(move |b| match (dtype, b) {
-        (DType::Bf16, &[low, high]) => bf16::from_le_bytes([low, high]).to_f64(),
-        (DType::F16, &[low, high]) => f16::from_le_bytes([low, high]).to_f64(),
-        (_, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
-        _ => f64::NAN,
-    })
 }
 
 /// The number of random elements of a value, which then recur. A prime, so that rows of a matrix differ.
@@ -92,8 +83,12 @@ impl OpTimer {
             let slots = operation.kind.slots().iter().zip(&operation.args).zip(addresses);
             slots.filter(move |((slot, _), _)| slot.dir.is_among(dir)).filter_map(|((slot, value), address)| {
                 let value = plan.program.value((*value)?);
-                let is_real = matches!(value.dtype, DType::F32 | DType::F16 | DType::Bf16);
-                (is_real && address != 0).then_some((slot.name, value.dtype, value.bytes() as usize, address))
+                (is_real(value.dtype) && address != 0).then_some((
+                    slot.name,
+                    value.dtype,
+                    value.bytes() as usize,
+                    address,
+                ))
             })
         };
         for (number, (name, dtype, len, address)) in (0u64..).zip(values(Dir::In)) {
@@ -162,7 +157,7 @@ mod tests {
             let bytes = of(1);
             assert_eq!(bytes, of(1));
             assert_ne!(bytes, of(2));
-            let variance = reals(&bytes, dtype).map(|x| x * x).sum::<f64>() / 4096.0;
+            let variance = from_bytes(&bytes, dtype).iter().map(|x| x * x).sum::<f64>() / 4096.0;
             assert!((0.9..1.03).contains(&variance), "{variance}");
         }
     }

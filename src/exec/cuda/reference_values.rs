@@ -182,7 +182,7 @@ pub(super) fn from_bytes(bytes: &[u8], dtype: DType) -> Vec<f64> {
     }
 }
 
-const fn is_real(dtype: DType) -> bool {
+pub(super) const fn is_real(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 

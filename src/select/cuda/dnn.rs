@@ -206,21 +206,6 @@ mod tests {
         );
     }
 
-    /// 16 x 1,024 positions of 12 heads with 64 features.
-    fn gpt2() -> AttentionGeometry {
-        AttentionGeometry {
-            batch: 16,
-            positions: 1024,
-            heads: 12,
-            kv_heads: 12,
-            head_dim: 64,
-            causal: true,
-            rotary: false,
-            dropout: Scalar::new(0.0),
-            stream: 0,
-        }
-    }
-
     fn attention(geometry: AttentionGeometry, is_gradient: bool, real: Real, gpu: &CudaFacts) -> Result<f64, String> {
         let forward = OpKind::Attention(ops::Attention { geometry });
         let gradient = OpKind::AttentionBwd(ops::AttentionBwd { geometry });
@@ -231,16 +216,29 @@ mod tests {
     fn attention_is_estimated_as_it_was_measured() {
         // Measured on an H200 with cuDNN 9.14 and 9.19: 84 and 307 to 320 us; 4 x 2,048 positions of 16 heads with 128
         // features 140 and 485 us.
-        let long = AttentionGeometry { batch: 4, positions: 2048, heads: 16, kv_heads: 16, head_dim: 128, ..gpt2() };
-        for (geometry, is_gradient, us) in
-            [(gpt2(), false, 84.0), (gpt2(), true, 313.0), (long, false, 140.0), (long, true, 485.0)]
-        {
+        let long = AttentionGeometry {
+            batch: 4,
+            positions: 2048,
+            heads: 16,
+            kv_heads: 16,
+            head_dim: 128,
+            ..AttentionGeometry::gpt2()
+        };
+        for (geometry, is_gradient, us) in [
+            (AttentionGeometry::gpt2(), false, 84.0),
+            (AttentionGeometry::gpt2(), true, 313.0),
+            (long, false, 140.0),
+            (long, true, 485.0),
+        ] {
             let estimate = attention(geometry, is_gradient, Real::Bf16, &gpu()).unwrap();
             assert!((0.6..1.7).contains(&(estimate / us)), "{estimate} for {us}");
         }
-        let gradient = OpKind::AttentionBwd(ops::AttentionBwd { geometry: gpt2() });
+        let gradient = OpKind::AttentionBwd(ops::AttentionBwd { geometry: AttentionGeometry::gpt2() });
         // What cuDNN asked for, and the sums.
-        assert!((402_653_440 + 786_432..410_000_000).contains(&attention_workspace_bytes(&gradient, &gpt2())));
+        assert!(
+            (402_653_440 + 786_432..410_000_000)
+                .contains(&attention_workspace_bytes(&gradient, &AttentionGeometry::gpt2()))
+        );
     }
 
     #[test]
@@ -248,15 +246,24 @@ mod tests {
         let ampere = CudaFacts { capability: (8, 0), ..gpu() };
         let why =
             |geometry, is_gradient, real, gpu: &CudaFacts| attention(geometry, is_gradient, real, gpu).unwrap_err();
-        assert!(why(gpt2(), false, Real::F32, &gpu()).contains("16 bits"));
-        assert!(why(AttentionGeometry { rotary: true, ..gpt2() }, false, Real::F16, &gpu()).contains("rotate"));
-        let dropout = AttentionGeometry { dropout: Scalar::new(0.1), ..gpt2() };
+        assert!(why(AttentionGeometry::gpt2(), false, Real::F32, &gpu()).contains("16 bits"));
+        assert!(
+            why(AttentionGeometry { rotary: true, ..AttentionGeometry::gpt2() }, false, Real::F16, &gpu())
+                .contains("rotate")
+        );
+        let dropout = AttentionGeometry { dropout: Scalar::new(0.1), ..AttentionGeometry::gpt2() };
         assert!(why(dropout, false, Real::F16, &gpu()).contains("random numbers"));
-        assert!(why(AttentionGeometry { kv_heads: 4, ..gpt2() }, false, Real::F16, &gpu()).contains("share keys"));
-        assert!(why(AttentionGeometry { head_dim: 12, ..gpt2() }, false, Real::F16, &gpu()).contains("12"));
-        assert!(why(gpt2(), true, Real::Bf16, &ampere).contains("same in every run"));
-        assert!(attention(gpt2(), false, Real::Bf16, &ampere).is_ok());
-        let long = AttentionGeometry { batch: 1, positions: 8192, ..gpt2() };
+        assert!(
+            why(AttentionGeometry { kv_heads: 4, ..AttentionGeometry::gpt2() }, false, Real::F16, &gpu())
+                .contains("share keys")
+        );
+        assert!(
+            why(AttentionGeometry { head_dim: 12, ..AttentionGeometry::gpt2() }, false, Real::F16, &gpu())
+                .contains("12")
+        );
+        assert!(why(AttentionGeometry::gpt2(), true, Real::Bf16, &ampere).contains("same in every run"));
+        assert!(attention(AttentionGeometry::gpt2(), false, Real::Bf16, &ampere).is_ok());
+        let long = AttentionGeometry { batch: 1, positions: 8192, ..AttentionGeometry::gpt2() };
         assert!(why(long, true, Real::Bf16, &gpu()).contains("1536 MiB"));
         assert!(attention(long, false, Real::Bf16, &gpu()).is_ok());
     }
