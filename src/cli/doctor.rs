@@ -6,7 +6,7 @@ use super::error;
 use super::output;
 use crate::exec::available_bytes;
 use crate::exec::cpu::{WrongThreads, asked_threads, cpu_name, detect_isa, threads_variable, usable_cores};
-use crate::exec::cuda::{CacheUsage, KernelCache, Probe, gpu, limit_variable, probe};
+use crate::exec::cuda::{CacheUsage, KernelCache, Probe, gpu, limit_variable, probe_again};
 use crate::select::MOST_THREADS;
 use crate::tensor::{Bytes, plural, write_advice};
 use crate::train::runs::RunStore;
@@ -91,7 +91,7 @@ fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
 }
 
 fn examine(kernel_cache: Option<Cache>) -> Report {
-    let cuda = probe();
+    let cuda = probe_again();
     let folders = folders();
     let studio = cfg!(feature = "studio");
     let display = display();

@@ -1,6 +1,8 @@
 //! The general kernels of data feeds.
 
 use super::source::KernelSource;
+use crate::ir::Mode;
+use crate::lower::Program;
 use crate::select::Kernels;
 use crate::select::cuda::{KernelFile, KernelSpec};
 use crate::tensor::DType;
@@ -28,6 +30,36 @@ pub(super) fn any_feed([sample, stored, target]: [&str; 3], is_shuffled: bool, i
     format!("{sample}, ANY, {stored}, {target}, ANY, ANY, {order}, ANY, ANY, {RING}, {is_last}, {width}")
 }
 
+/// The widest access, in elements, that divides a sample of this length.
+pub(super) const fn width_of(sample_len: usize) -> usize {
+    if sample_len.is_multiple_of(4) {
+        4
+    } else if sample_len.is_multiple_of(2) {
+        2
+    } else {
+        1
+    }
+}
+
+/// The general feeds of a training step whose data are on the device and are shuffled.
+pub(super) fn expected_feeds(program: &Program, batch: usize) -> Vec<KernelSource> {
+    let x = program.value(program.samples());
+    let target = program.targets().and_then(|y| cpp(program.value(y).dtype));
+    let (Some(sample), Some(target)) = (cpp(x.dtype), target) else { return Vec::new() };
+    // Steps that read tokens are not fed on the device.
+    if sample == "int" || program.mode != Mode::Train {
+        return Vec::new();
+    }
+    let types = [sample, if target == "int" { "int" } else { "float" }, target];
+    let width = width_of(x.shape.len() / batch.max(1));
+    [false, true].map(|is_last| general(any_feed(types, true, is_last, width))).into()
+}
+
+/// The source of a general member with these arguments of the template.
+fn general(any: String) -> KernelSource {
+    KernelSpec::new(KernelFile::Feed, "Feed", String::new()).with_general(any, Vec::new()).of(Kernels::General).into()
+}
+
 /// The general feeds of steps with samples of this type.
 pub(super) fn any_feeds(sample: DType) -> Vec<KernelSource> {
     let Some(sample) = cpp(sample) else { return Vec::new() };
@@ -35,9 +67,7 @@ pub(super) fn any_feeds(sample: DType) -> Vec<KernelSource> {
     for types in [[sample, "int", "int"], [sample, "float", sample]] {
         for (is_shuffled, is_last) in [(false, false), (false, true), (true, false), (true, true)] {
             for width in [1, 2, 4] {
-                let any = any_feed(types, is_shuffled, is_last, width);
-                let spec = KernelSpec::new(KernelFile::Feed, "Feed", String::new()).with_general(any, Vec::new());
-                found.push(spec.of(Kernels::General).into());
+                found.push(general(any_feed(types, is_shuffled, is_last, width)));
             }
         }
     }

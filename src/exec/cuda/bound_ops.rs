@@ -1,5 +1,6 @@
 //! The bound operations of a step: which kernels or library calls compute them, and with which addresses.
 
+use super::any_feed::expected_feeds;
 use super::arguments::{ArgRow, DeviceEnv, FLAGS};
 use super::bind::bind;
 use super::bound_call::{BoundCall, launch_phase};
@@ -54,6 +55,9 @@ impl BoundOps {
         let mut drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
         ready_times.of(ReadyStage::Kernels, || use_wider(&gpu, &mut drafts));
         let sources = all_sources(&drafts);
+        if timed.is_none() && compiled.selection.target.kernels.are_general() {
+            compile_feeds_beside(&gpu, &compiled);
+        }
         let mut kernels = ready_times.of(ReadyStage::Kernels, || gpu.kernels(&sources)).into_iter();
         let started = Instant::now();
         let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
@@ -170,6 +174,19 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Prefetched, Exe
         }
         Ok(Prefetched { _kernels: kernels })
     })
+}
+
+/// If the kernels that will probably feed this step are not compiled yet, compiles them on a thread of their own, beside
+/// the step's kernels.
+fn compile_feeds_beside(gpu: &Arc<Gpu>, compiled: &Compiled) {
+    let feeds = expected_feeds(&compiled.plan.program, compiled.model.batch);
+    if gpu.has_kernels(&feeds).contains(&false) {
+        let gpu = Arc::clone(gpu);
+        let compile = move || gpu.compile_ahead(&feeds, feeds.len(), || true);
+        if let Err(why) = std::thread::Builder::new().name("stepgraph-feeds".into()).spawn(compile) {
+            log::debug!("the feeds are compiled when they are needed: {why}");
+        }
+    }
 }
 
 /// The sources of the kernels that operations will run.

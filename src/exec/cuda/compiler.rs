@@ -1,7 +1,7 @@
 //! Compiles kernels from source: the run-time compiler turns a source into machine code for one architecture.
 
 use super::error::CudaError;
-use crate::exec::cuda::probe::nvrtc_version;
+use crate::exec::cuda::probe::{load_nvrtc, nvrtc_version};
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString};
 use std::fmt;
@@ -53,8 +53,9 @@ pub(super) fn compiler_and_options(arch: Arch) -> Result<String, CudaError> {
 /// Compiles a source to machine code for `arch`. Needs the run-time compiler's library, but no GPU.
 ///
 /// # Errors
-/// The compiler's own log.
+/// If there is no compiler, or the compiler's own log.
 pub fn compile_source(source: &str, arch: Arch) -> Result<Vec<u8>, CudaError> {
+    load_nvrtc()?;
     let source = CString::new(source).map_err(|_| "the source holds a zero byte")?;
     let architecture = format!("--gpu-architecture={arch}");
     let options = std::iter::once(architecture.as_str()).chain(OPTIONS);

@@ -1,7 +1,7 @@
 //! The data feed's memory on the device (the data set, the places of batches and the records of steps), and its
 //! kernels.
 
-use super::any_feed::{RING, any_feed, cpp};
+use super::any_feed::{RING, any_feed, cpp, width_of};
 use super::arguments::{ArgRow, EARLY_A, FLAGS, MAX_ARGS, STARTS_NEXT, put_numbers};
 use super::bound_call::BoundCall;
 use super::bound_ops::BoundOps;
@@ -201,14 +201,7 @@ fn feed_kernel(ops: &BoundOps, rows: &HeldRows, watched: usize, (left, is_last):
     let FeedTypes { sample, stored_target, target, sample_len, target_len } = rows.types;
     let (batch, count) = (ops.compiled.model.batch, rows.shuffled);
     let samples = format!("{sample}, {sample_len}, {stored_target}, {target}, {target_len}, {batch}, {count}");
-    let width = if sample_len.is_multiple_of(4) {
-        4
-    } else if sample_len.is_multiple_of(2) {
-        2
-    } else {
-        1
-    };
-    let any = any_feed([sample, stored_target, target], count > 0, is_last, width);
+    let any = any_feed([sample, stored_target, target], count > 0, is_last, width_of(sample_len));
     let halves = |low: usize, high: usize| low as u64 | (high as u64) << 32;
     let numbers = vec![halves(sample_len, target_len), halves(batch, count), halves(watched, left as usize)];
     KernelSpec::new(KernelFile::Feed, "Feed", format!("{samples}, {watched}, {left}, {RING}, {is_last}"))

@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `error` | a call that failed, with its code and message |
 //! | `shared_library` | the driver and NVIDIA's libraries, loaded once |
+//! | `kernel_cache` | compiled kernels on disk, within a limit |
+//! | `known_libraries` | what earlier starts found out about libraries |
 //! | `probe` | which libraries and devices there are, and how to get what is missing |
 //! | `memory` | device and pinned memory, events |
 //! | `stream` | the stream of each thread |
@@ -15,7 +17,6 @@
 //! | `compiler` | the run-time compiler |
 //! | `compile_thread` | the thread of this process that compiles in advance |
 //! | `compile_workers` | processes that compile for this one |
-//! | `kernel_cache` | compiled kernels on disk, within a limit |
 //! | `kernel_store` | the loaded kernels of a GPU |
 //! | `cublaslt`, `cudnn` | products, convolutions and attention of the libraries |
 //! | `libraries` | the libraries of a GPU, and the plans that they have made |
@@ -90,6 +91,7 @@ mod half_parameters;
 mod horizontal_fusion;
 mod kernel_cache;
 mod kernel_store;
+mod known_libraries;
 mod launch;
 mod ledger;
 mod libraries;
@@ -127,6 +129,6 @@ pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, usable};
 pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
 pub use op_results::SlotValue;
-pub use probe::{DeviceInfo, Library, Probe, probe};
+pub use probe::{DeviceInfo, Library, Probe, probe, probe_again};
 pub use source::{KernelSource, source_hash, sources};
 pub use timing::OpTimer;

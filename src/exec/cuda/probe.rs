@@ -1,9 +1,11 @@
 //! What exists for CUDA on this machine; a missing driver or library is not an error.
 
 use super::error::{CudaError, failed};
+use super::known_libraries::KnownLibraries;
 use super::shared_library::{CUBLASLT, CUDNN, DRIVER, NVRTC};
 use cudarc::driver::{result, sys};
 use serde::Serialize;
+use std::sync::OnceLock;
 
 /// A library, found or missing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,55 +52,104 @@ const OLDEST: (u32, u32) = (8, 0);
 const OLDEST_CUDNN: usize = 90_000;
 
 /// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
-/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them.
+/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them. Libraries that an
+/// earlier start has loaded are loaded when they are first used.
 #[must_use]
 pub fn probe() -> Probe {
-    static FOUND: std::sync::OnceLock<Probe> = std::sync::OnceLock::new();
-    FOUND.get_or_init(look).clone()
+    static FOUND: OnceLock<Probe> = OnceLock::new();
+    FOUND.get_or_init(|| look(KnownLibraries::of_user())).clone()
+}
+
+/// As [`probe`], with all libraries loaded now, whatever earlier starts found.
+#[must_use]
+pub fn probe_again() -> Probe {
+    look(KnownLibraries::none())
 }
 
 fn hidden(name: &str) -> bool {
     std::env::var("STEPGRAPH_HIDE").is_ok_and(|list| list.split(',').any(|n| n.trim() == name))
 }
 
-fn look() -> Probe {
+/// A library that is loaded to learn its version, unless it is known.
+struct Wanted {
+    name: &'static str,
+    /// How the name of its file starts.
+    file_name: &'static str,
+    /// What is wrong if it cannot be loaded.
+    absent: &'static str,
+    version: fn() -> Result<String, CudaError>,
+    help: &'static str,
+}
+
+const WANTED: [Wanted; 4] = [
+    Wanted {
+        name: "nvrtc",
+        file_name: "libnvrtc.so",
+        absent: "libnvrtc.so was not found",
+        version: loaded_nvrtc_version,
+        help: "compiles the kernels for this GPU; comes with the CUDA toolkit, or `pip install \
+               nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
+    },
+    Wanted {
+        name: "cublaslt",
+        file_name: "libcublasLt.so",
+        absent: "libcublasLt.so was not found",
+        version: cublaslt_version,
+        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install \
+               nvidia-cublas`; without it custom kernels do all products",
+    },
+    Wanted {
+        name: "cudnn",
+        file_name: "libcudnn.so",
+        absent: "libcudnn.so.9 was not found",
+        version: cudnn_version,
+        help: "fast convolutions and attention; https://developer.nvidia.com/cudnn, or `pip install \
+               nvidia-cudnn-cu13`; without it custom kernels do all of them",
+    },
+    Wanted {
+        name: "nccl",
+        file_name: "libnccl.so",
+        absent: "libnccl.so.2 was not found",
+        version: nccl_version,
+        help: "connects several GPUs; no command uses it yet; comes with the package libnccl2, or `pip \
+               install nvidia-nccl-cu13`",
+    },
+];
+
+impl Wanted {
+    /// Its version, which is noted if it must be loaded for that.
+    fn look(&self, known: &mut KnownLibraries) -> Result<String, CudaError> {
+        if hidden(self.name) {
+            return Err(self.absent.into());
+        }
+        if let Some(version) = known.version_of(self.name) {
+            return Ok(version.to_owned());
+        }
+        let version = (self.version)()?;
+        known.note(self.name, self.file_name, &version);
+        Ok(version)
+    }
+}
+
+fn look(mut known: KnownLibraries) -> Probe {
     let none = |why: &str| Probe { libraries: Vec::new(), devices: Vec::new(), why_none: why.into() };
     if let Err(why) = allowed() {
         return none(&why.to_string());
     }
-    let mut libraries = Vec::new();
     let driver_state = in_words(driver_version());
     let started = driver_state.is_ok();
-    libraries.push(Library {
+    let mut libraries = vec![Library {
         name: "driver",
         state: driver_state.clone(),
         help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
                or newer for CUDA 13",
-    });
-    libraries.push(Library {
-        name: "nvrtc",
-        state: in_words(nvrtc_version()),
-        help: "compiles the kernels for this GPU; comes with the CUDA toolkit, or `pip install \
-               nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
-    });
-    libraries.push(Library {
-        name: "cublaslt",
-        state: in_words(cublaslt_version()),
-        help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install \
-               nvidia-cublas`; without it custom kernels do all products",
-    });
-    libraries.push(Library {
-        name: "cudnn",
-        state: in_words(cudnn_version()),
-        help: "fast convolutions and attention; https://developer.nvidia.com/cudnn, or `pip install \
-               nvidia-cudnn-cu13`; without it custom kernels do all of them",
-    });
-    libraries.push(Library {
-        name: "nccl",
-        state: in_words(nccl_version()),
-        help: "connects several GPUs; no command uses it yet; comes with the package libnccl2, or `pip \
-               install nvidia-nccl-cu13`",
-    });
+    }];
+    let before = known.clone();
+    let of = |w: &Wanted| Library { name: w.name, state: in_words(w.look(&mut known)), help: w.help };
+    libraries.extend(WANTED.iter().map(of));
+    if known != before {
+        known.keep();
+    }
     let (devices, why_none) = if started {
         match devices() {
             Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
@@ -150,14 +201,45 @@ fn driver_version() -> Result<String, CudaError> {
     Ok(format!("CUDA {}.{}", version / 1000, version % 1000 / 10))
 }
 
-/// The run-time compiler's version, which can be queried without a driver.
+/// The run-time compiler's version, which can be queried without a driver. It is not loaded if an earlier start has
+/// loaded it.
 ///
 /// # Errors
 /// If it is missing or hidden.
 pub(super) fn nvrtc_version() -> Result<String, CudaError> {
+    let Probe { libraries, why_none, .. } = probe();
+    match libraries.into_iter().find(|library| library.name == "nvrtc") {
+        Some(found) => found.state.map_err(CudaError::from),
+        None => Err(why_none.into()),
+    }
+}
+
+/// Loads the run-time compiler, without looking for anything else.
+///
+/// # Errors
+/// If it is missing or hidden, or is another version than the one that compiled kernels are stored for.
+pub(super) fn load_nvrtc() -> Result<(), CudaError> {
+    static LOADED: OnceLock<Result<(), CudaError>> = OnceLock::new();
+    let load = || {
+        allowed()?;
+        if hidden("nvrtc") {
+            return Err("libnvrtc.so was not found".into());
+        }
+        let version = loaded_nvrtc_version()?;
+        match KnownLibraries::of_user().version_of("nvrtc") {
+            Some(known) if known != version => {
+                KnownLibraries::forget();
+                Err(format!("NVRTC is version {version}, and was {known} before; start the program again").into())
+            }
+            _ => Ok(()),
+        }
+    };
+    LOADED.get_or_init(load).clone()
+}
+
+fn loaded_nvrtc_version() -> Result<String, CudaError> {
     use cudarc::nvrtc::sys;
-    allowed()?;
-    if hidden("nvrtc") || !NVRTC.is_installed() {
+    if !NVRTC.is_installed() {
         return Err("libnvrtc.so was not found".into());
     }
     let (mut major, mut minor) = (0, 0);
@@ -169,7 +251,7 @@ pub(super) fn nvrtc_version() -> Result<String, CudaError> {
 }
 
 fn cublaslt_version() -> Result<String, CudaError> {
-    if hidden("cublaslt") || !CUBLASLT.is_installed() {
+    if !CUBLASLT.is_installed() {
         return Err("libcublasLt.so was not found".into());
     }
     // SAFETY: the function takes nothing and touches no device.
@@ -178,7 +260,7 @@ fn cublaslt_version() -> Result<String, CudaError> {
 }
 
 fn cudnn_version() -> Result<String, CudaError> {
-    if hidden("cudnn") || !CUDNN.is_installed() {
+    if !CUDNN.is_installed() {
         return Err("libcudnn.so.9 was not found".into());
     }
     // SAFETY: the function takes nothing and touches no device.
@@ -190,9 +272,6 @@ fn cudnn_version() -> Result<String, CudaError> {
 }
 
 fn nccl_version() -> Result<String, CudaError> {
-    if hidden("nccl") {
-        return Err("libnccl.so.2 was not found".into());
-    }
     let mut version = 0i32;
     // SAFETY: loading the library runs its initialisers; the function has had this signature since version 2.3 and
     // touches no device.
@@ -200,7 +279,10 @@ fn nccl_version() -> Result<String, CudaError> {
         let library = libloading::Library::new("libnccl.so.2").or_else(|_| libloading::Library::new("libnccl.so"));
         let library = library.map_err(|_| CudaError::from("libnccl.so.2 was not found"))?;
         let get = library.get::<unsafe extern "C" fn(*mut i32) -> i32>(b"ncclGetVersion\0");
-        get.map_err(|e| e.to_string())?(&raw mut version)
+        let status = get.map_err(|e| e.to_string())?(&raw mut version);
+        // It stays loaded until its file was noted, and unloading it would bring nothing.
+        std::mem::forget(library);
+        status
     };
     match status {
         0 => Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100)),
