@@ -642,8 +642,9 @@ template <class T, i64 LEN> struct SignBits : Elementwise<SignBits<T, LEN>, LEN,
 
 // ---------------------------------------- scalars of a step
 
-// counter [2] (i64: seed, step) with one added to the step. Only one thread is used; in place allowed. The block has as
-// many threads as those of other operations, so that they can share a launch.
+// counter [2] (i64: seed, step) with one added to the step, unless `scaler` (float) is bound and scaler[3] is 1: a step
+// that overflowed updates nothing. Only one thread is used; in place allowed. The block has as many threads as those of
+// other operations, so that they can share a launch.
 struct StepInc : OneBlock<256> {
     using Slots = slots::step_inc;
     template <int PHASE> static __device__ void run(const Args& a, int, char*) {
@@ -651,7 +652,8 @@ struct StepInc : OneBlock<256> {
         const i64* prev = a.has(Slots::COUNTER_PREV) ? a.at<i64>(Slots::COUNTER_PREV) : a.at<i64>(Slots::COUNTER);
         const i64 seed = prev[0], step = prev[1];
         a.at<i64>(Slots::COUNTER)[0] = seed;
-        a.at<i64>(Slots::COUNTER)[1] = (i64)((u64)step + 1);
+        const bool skipped = a.has(Slots::SCALER) && a.at<float>(Slots::SCALER)[3] == 1.0f;
+        a.at<i64>(Slots::COUNTER)[1] = (i64)((u64)step + (skipped ? 0 : 1));
     }
 };
 

@@ -548,14 +548,44 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
 
 // ---------------------------------------- loss scale
 
+// Segments that a general member of ScaleUpdate reads from memory: number 2 is the address of their number, followed by
+// their rows.
+struct AnyRows {
+    static constexpr i64 COUNT = ANY;
+};
+
+// Whether one of four consecutive elements of the vector belongs to a segment and is not finite. Padding has the bits of
+// whatever was in its memory before.
+template <class Segments> DEV bool overflows(const Args& a, i64 at, const Vec<u32, 4>& g) {
+    int count;
+    const u32* rows;
+    if constexpr (is_fixed(Segments::COUNT)) count = (int)Segments::COUNT, rows = Segments::rows();
+    else {
+        const u32* words = (const u32*)(i64)Number<ANY, 2>(a);
+        count = (int)words[0], rows = words + 1;
+    }
+    // The last segment that starts at or before this group.
+    int low = 0, high = count;
+    while (high - low > 1) {
+        const int middle = (low + high) / 2;
+        if ((i64)rows[middle * 2] * 64 <= at) low = middle;
+        else high = middle;
+    }
+    const i64 own = (i64)rows[low * 2] * 64 + rows[low * 2 + 1] - at;
+    bool found = false;
+#pragma unroll
+    for (int j = 0; j < 4; ++j) found |= j < own && (g.v[j] & 0x7fffffffu) >= 0x7f800000u;
+    return found;
+}
+
 // Slots: 0 grad [len] float, 1 scaler_prev [5] float or unbound, 2 scaler [5] float, 3 work, 4 ticket u32.
 // scaler is: the scale of the loss, steps since the last overflow, 1 / the scale of this step's gradients, 1.0 where
 // one of them is not finite, and the number of steps that were skipped for that reason since the run began. An overflow
 // halves the scale; 2000 steps without one double it. BLOCKS (at most 1024) blocks of THREADS threads stride over
 // groups of 16 bytes. The lower half of the ticket counts blocks, and the upper half counts overflows; the last block
-// computes the new scale and resets the ticket to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1.
-// Overwrites; deterministic. Reads the gradients once.
-template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
+// computes the new scale and resets the ticket to zero, so work is not used. LEN and BLOCKS are the numbers 0 and 1;
+// LEN is a multiple of 4. Overwrites; deterministic. Reads the gradients once.
+template <class Segments, i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     using Slots = slots::scale_update;
     static constexpr int PHASES = 1, THREADS = THREADS_, FLIGHT = 4;
     static constexpr int blocks(int) { return BLOCKS; }
@@ -563,30 +593,32 @@ template <i64 LEN, int THREADS_, i64 BLOCKS> struct ScaleUpdate {
     static constexpr int smem(int) { return 0; }
     static constexpr i64 WORK = 0;
     static_assert(BLOCKS <= 1024, "the ticket's halves hold 16 bits each");
+    static_assert(!is_fixed(LEN) || LEN % 4 == 0, "segments and their padding consist of whole groups");
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const Number<LEN, 0> len(a);
         const Number<BLOCKS, 1> all(a);
         const i64 vecs = len / 4, blocks = all;
         const u32* grad = a.at<u32>(Slots::GRAD);
-        // A float is finite if its bits without the sign are below those of infinity.
-        u32 largest = 0;
+        bool overflow = false;
 #pragma unroll 1
         for (i64 base = (i64)block * (THREADS * FLIGHT) + threadIdx.x; base < vecs;
             base += blocks * (THREADS * FLIGHT)) {
+            Vec<u32, 4> g[FLIGHT];
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f) {
                 const i64 at = base + f * THREADS;
-                if (at >= vecs) continue;
-                const Vec<u32, 4> g = load<u32, 4>(grad + at * 4);
+                g[f] = at < vecs ? load<u32, 4>(grad + at * 4) : Vec<u32, 4>{};
+            }
 #pragma unroll
-                for (int j = 0; j < 4; ++j) largest = max(largest, g.v[j] & 0x7fffffffu);
+            for (int f = 0; f < FLIGHT; ++f) {
+                // A float is finite if its bits without the sign are below those of infinity.
+                u32 largest = 0;
+#pragma unroll
+                for (int j = 0; j < 4; ++j) largest = max(largest, g[f].v[j] & 0x7fffffffu);
+                if (largest >= 0x7f800000u) overflow |= overflows<Segments>(a, (base + f * THREADS) * 4, g[f]);
             }
         }
-        if constexpr (!is_fixed(LEN) || LEN % 4 != 0) {
-            if (block == 0 && threadIdx.x < len - vecs * 4)
-                largest = max(largest, grad[vecs * 4 + threadIdx.x] & 0x7fffffffu);
-        }
-        bool overflow = __syncthreads_or(largest >= 0x7f800000u) != 0;
+        overflow = __syncthreads_or(overflow) != 0;
         if (threadIdx.x != 0) return;
         if constexpr (BLOCKS != 1) {
             const u32 own = overflow ? 0x10001u : 1u;

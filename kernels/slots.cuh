@@ -68,7 +68,7 @@ struct point_loss_grad { enum : int { Y = 0, TARGET = 1, DY = 2, SCALE = 3 }; };
 struct point_loss_fused { enum : int { Y = 0, TARGET = 1, DY = 2, LOSS = 3, ACCURACY = 4, WORK = 5, SCALE = 6,
     TICKET = 7 }; };
 struct binary_accuracy { enum : int { Y = 0, TARGET = 1, ACCURACY = 2 }; };
-struct step_inc { enum : int { COUNTER_PREV = 0, COUNTER = 1 }; };
+struct step_inc { enum : int { COUNTER_PREV = 0, COUNTER = 1, SCALER = 2 }; };
 struct bias_corr { enum : int { COUNTER = 0, CORR = 1, SKIPPED = 2 }; };
 struct scale_update { enum : int { GRAD = 0, SCALER_PREV = 1, SCALER = 2, WORK = 3, TICKET = 4 }; };
 struct grad_norms { enum : int { GRAD = 0, GRAD_NORM_SEG = 1, WORK = 2, SCALER = 3 }; };

@@ -150,11 +150,12 @@ impl CpuOnly {
         Self::of_precision(model).or_else(|| Self::of_paths(model))
     }
 
-    /// With loss scaling, the gradients of all parameters are checked together, but the steps of paths update only some
-    /// of them.
+    /// With loss scaling, all gradients are checked together, but the gradients of groups of parameters that survive a
+    /// part of a step are separate vectors.
     fn of_precision(model: &Model) -> Option<Self> {
-        let updates_some = model.precision == Precision::F16 && model.params.iter().any(|param| param.group > 0);
-        updates_some.then(|| Self { op: "the scaled update", owner: "layers that choose (f16)".to_owned() })
+        let are_separate = model.accumulate > 1 && model.params.iter().any(|param| param.group > 0);
+        (model.precision == Precision::F16 && are_separate)
+            .then(|| Self { op: "the scaled update", owner: "layers that choose (f16, accumulate)".to_owned() })
     }
 
     fn of_paths(model: &Model) -> Option<Self> {

@@ -72,12 +72,14 @@ pub fn verify(program: &Program) -> Result<(), ProgramError> {
     Ok(())
 }
 
-/// The values that are parts of each value's memory.
+/// The values that are parts of each value's memory, or parts of its parts.
 fn parts(program: &Program) -> Vec<Vec<LValueId>> {
     let mut parts = vec![Vec::new(); program.values.len()];
     for (index, value) in program.values.iter().enumerate() {
-        if let Some(alias) = value.alias {
+        let mut whole = value.alias;
+        while let Some(alias) = whole {
             parts[alias.of.0 as usize].push(LValueId(index as u32));
+            whole = program.value(alias.of).alias;
         }
     }
     parts

@@ -1,15 +1,16 @@
 //! The counter of steps and values computed from it, and dynamic loss scaling.
 
 use super::Operation;
-use super::geometry::Scalar;
-use super::operation::{dims, operation};
+use super::geometry::{Scalar, Segment};
+use super::operation::operation;
 use super::slots::slots;
 use serde::{Deserialize, Serialize};
 
 /// The number of values that dynamic loss scaling keeps from step to step.
 pub const SCALER: usize = 5;
 
-/// `counter [2] (i64)`: seed, step; adds one to the step.
+/// `counter [2] (i64)`: seed, step; adds one to the step. If `scaler` is bound, it is that of `ScaleUpdate`, and the
+/// counter counts updates: it is not changed in a step that overflowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StepInc {}
 
@@ -17,6 +18,7 @@ slots! {
     pub mod step_inc(op: StepInc) {
         COUNTER_PREV: in live [2],
         COUNTER: out [2],
+        SCALER: in [crate::ops::SCALER] if OPTIONAL,
     }
 }
 
@@ -43,21 +45,29 @@ operation! {
     }
 }
 
-operation! {
-    /// Dynamic loss scaling over the flat gradient. `scaler [5]` contains the scale of the next step's loss, the steps
-    /// since the last overflow, one divided by the scale of this step's gradients, 1 if this step overflowed, and the
-    /// number of steps that overflowed so far. An overflow halves the scale (not below 1), 2000 steps without one
-    /// double it.
-    pub struct ScaleUpdate { pub len: usize }
-    slots scale_update(op) {
+/// Dynamic loss scaling over the segments of the flat gradient. `scaler [5]` contains the scale of the next step's loss,
+/// the steps since the last overflow, one divided by the scale of this step's gradients, 1 if this step overflowed, and
+/// the number of steps that overflowed so far. An overflow halves the scale (not below 1), 2000 steps without one double
+/// it. Padding between segments is not looked at: it holds whatever was in its memory before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ScaleUpdate {
+    pub len: usize,
+    pub segments: Vec<Segment>,
+}
+
+slots! {
+    pub mod scale_update(op: ScaleUpdate) {
         GRAD: in [op.len],
         SCALER_PREV: in [crate::ops::SCALER],
         SCALER: out [crate::ops::SCALER] if OPTIONAL,
         WORK: scratch,
         TICKET: in_out [1] if OPTIONAL,
     }
-    "scale_update" => {
-        dims: dims!(op: len),
+}
+
+operation! {
+    ScaleUpdate: scale_update, "scale_update", |op| {
+        dims: format!("len={} segments={}", op.len, op.segments.len()),
         flops: op.len as u64,
         bytes_moved(elem): {
             let _ = elem;

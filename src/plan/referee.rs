@@ -161,7 +161,7 @@ fn reads(plan: &BindingPlan, index: usize, origins: &Origins, owners: &Owners) -
     let text = |id: LValueId| program.value(id).name.clone();
     for (_, id) in op.bound(Dir::In) {
         let Some((from, to)) = extent(plan, id) else { continue };
-        for (from, to, owner) in stretches(program, &origins.of, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
+        for (from, to, owner) in stretches(program, origins, id, from, to).flat_map(|(a, b)| owners.read(a, b)) {
             let holds = match owner {
                 Owner::Value(owner) => holds(program, origins, id, owner),
                 Owner::Scratch => false,
@@ -269,17 +269,19 @@ fn holds(program: &Program, origins: &Origins, id: LValueId, owner: LValueId) ->
 /// padding between them.
 fn stretches<'p>(
     program: &'p Program,
-    origin: &[LValueId],
+    origins: &Origins,
     id: LValueId,
     from: u64,
     to: u64,
 ) -> impl Iterator<Item = (u64, u64)> + 'p {
     let value = program.value(id);
-    let may_have_parts =
-        !value.persistent && origin[id.0 as usize] == id && value.param.is_none() && value.layer.is_none();
+    let origin = origins.of[id.0 as usize];
+    let is_made_of_parts = origin == id || !origins.written[origin.0 as usize];
+    let may_have_parts = !value.persistent && is_made_of_parts && value.param.is_none() && value.layer.is_none();
     let parts = move |v: &'p LValue| {
-        let alias = v.alias.filter(|a| may_have_parts && a.of == id && v.param.is_some())?;
-        Some((alias.start as u64, (alias.start + v.shape.len()) as u64))
+        let may_be_part = may_have_parts && v.param.is_some();
+        let start = may_be_part.then(|| start_in(program, v, id)).flatten()?;
+        Some((start as u64, (start + v.shape.len()) as u64))
     };
     let by_parts = program.values.iter().any(|v| parts(v).is_some());
     let size = value.dtype.size() as u64;
@@ -287,6 +289,19 @@ fn stretches<'p>(
     whole.into_iter().chain(
         program.values.iter().filter_map(parts).map(move |(start, end)| (from + start * size, from + end * size)),
     )
+}
+
+/// The first element of a part in the value that it is a part of, or a part of a part.
+fn start_in(program: &Program, part: &LValue, whole: LValueId) -> Option<usize> {
+    let (mut start, mut above) = (0, part.alias);
+    while let Some(alias) = above {
+        start += alias.start;
+        if alias.of == whole {
+            return Some(start);
+        }
+        above = program.value(alias.of).alias;
+    }
+    None
 }
 
 /// At the end, the memory of every persistent value must contain it or its successor.

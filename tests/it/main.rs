@@ -10,6 +10,7 @@ mod faults;
 mod gathered;
 mod golden;
 mod kernel_text;
+mod loss_scaling;
 mod members;
 mod nets;
 mod numerics;

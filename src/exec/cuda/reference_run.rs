@@ -65,8 +65,10 @@ pub(super) fn run<T: Judged>(values: &mut Values<'_, T>, filters: Filters) {
 fn update_scale<T: Judged>(values: &mut Values<'_, T>) {
     let scaler = values.reals("scaler").or_else(|| values.reals("scaler_prev"));
     let grads = values.reals("grad").unwrap_or_default();
+    let OpKind::ScaleUpdate(ops::ScaleUpdate { segments, .. }) = values.kind else { return };
+    let mut of_parameters = segments.iter().flat_map(|s| &grads[s.start..s.start + s.len]);
     let [s, count, skipped] = scaler.map_or([1.0, 0.0, 0.0], |s| [s[0], s[1], s[4]].map(T::f64));
-    let overflow = grads.iter().any(|g| !g.f64().is_finite());
+    let overflow = of_parameters.any(|g| !g.f64().is_finite());
     let next = if overflow {
         [(s * 0.5).max(1.0), 0.0, 1.0 / s, 1.0, skipped + 1.0]
     } else {

@@ -36,7 +36,7 @@ pub(super) struct Values<'a, T> {
 impl<'a, T: Judged> Values<'a, T> {
     /// Outputs are poisoned, and inputs drawn. Values beside an output in a flat vector must not change: they are
     /// zeros, or, beside the segments of an update, numbers from `padding`, which would change if an update wrote to
-    /// them too.
+    /// them too. Beside the gradients that are checked for overflow, they are NaN.
     pub(super) fn drawn(op: &'a Op, program: &'a Program, rng: &mut Rng, padding: &mut Rng) -> Self {
         let is_update = op.kind.flat_update().is_some();
         let slots = op.kind.slots().iter().zip(&op.args).enumerate();
@@ -49,7 +49,12 @@ impl<'a, T: Judged> Values<'a, T> {
             out.hosts.entry(root).or_insert_with(|| {
                 if is_real(value.dtype) {
                     let len = value.shape.len();
-                    let beside = |_| if is_update { round(padding.range(0.5, 1.5), value.dtype) } else { 0.0 };
+                    let beside = |_| match &op.kind {
+                        _ if is_update => round(padding.range(0.5, 1.5), value.dtype),
+                        // Whatever was in the memory of gradients before.
+                        OpKind::ScaleUpdate(_) => f64::NAN,
+                        _ => 0.0,
+                    };
                     Host::Real((0..len).map(beside).map(T::exact).collect())
                 } else {
                     Host::Raw(vec![0xff; value.bytes() as usize])
@@ -237,6 +242,9 @@ fn draw_raw(kind: &OpKind, slot: &str, dtype: DType, len: usize, rng: &mut Rng) 
 /// The ranges of a value that an operation accesses: the segments for an update, which does not change the padding
 /// between them.
 fn parts(kind: &OpKind, slot: &str, start: usize, len: usize) -> Vec<(usize, usize)> {
+    if let (OpKind::ScaleUpdate(op), "grad") = (kind, slot) {
+        return op.segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect();
+    }
     match kind.flat_update() {
         Some(update) if len == update.len && slot != "grad_norm_seg" && slot != "update_max" => {
             update.segments.iter().map(|s| (start + s.start, start + s.start + s.len)).collect()

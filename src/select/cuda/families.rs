@@ -236,7 +236,7 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Loss, "PointLossFused", POINTS, &["length", "blocks", "delta"]),
     family(Loss, "BinaryAccuracy", "type, threads", &["length"]),
     family(Optimizer, "Update", "type, kind of rule, threads, ways to sum, kinds of segments", &["table of segments"]),
-    family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks"]),
+    family(Optimizer, "ScaleUpdate", "one block or several", &["length", "blocks", "table of segments"]),
     family(Optimizer, "StepMetrics", "threads, loads under way", &["segments and units", "table of segments"]),
     family(Optimizer, "ClosingMetrics", SIZES, &[]),
     family(Rates, "GradNorms", "nothing", &["table of segments", "run", "batches"]),

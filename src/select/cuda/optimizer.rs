@@ -29,7 +29,7 @@ const MOST_METRIC_SEGMENTS: usize = 512;
 pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> {
     match kind {
         OpKind::StepMetrics(ops::StepMetrics { segments }) => vec![step_metrics(segments)],
-        OpKind::ScaleUpdate(ops::ScaleUpdate { len }) if *len > 0 => vec![scale_update(*len, real, gpu)],
+        OpKind::ScaleUpdate(op) => scale_update(op, real, gpu).into_iter().collect(),
         _ => match (RuleType::of(kind), kind.flat_update()) {
             (Some(rule), Some(flat)) => update(&rule, &flat, (real, gpu)),
             _ => Vec::new(),
@@ -68,17 +68,8 @@ impl RuleType {
 fn step_metrics(segments: &[Segment]) -> CustomKernel {
     /// Bytes that one multiprocessor reads in a microsecond.
     const ALONE_BYTES_PER_US: f64 = 8e4;
-    let rows: Vec<String> =
-        segments.iter().map(|s| format!("{}, {}", s.start / PARTS_ALIGN, s.len / PARTS_ALIGN)).collect();
     let (count, units) = (segments.len(), segments.iter().map(|s| s.len / PARTS_ALIGN).sum::<usize>());
-    let declarations = format!(
-        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
-         struct Segments {{\n    \
-         static constexpr int COUNT = {count};\n    \
-         static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n\
-         }};",
-        rows.join(",\n    ")
-    );
+    let declarations = plain_table(segments.iter().map(|s| [s.start / PARTS_ALIGN, s.len / PARTS_ALIGN]));
     let pdl = Pdl { reads_flags: true, fetches_early: false, leaves_room: true };
     let spec = KernelSpec::new(KernelFile::Optimizer, "StepMetrics", format!("Segments, {units}")).with_pdl(pdl);
     let spec = KernelSpec { declarations, ..spec };
@@ -100,6 +91,20 @@ fn step_metrics(segments: &[Segment]) -> CustomKernel {
         work_bytes: 0,
         cost_us: 1.8 + (256 * units) as f64 / ALONE_BYTES_PER_US,
     }
+}
+
+/// The declaration of segments of which a kernel needs only the rows.
+fn plain_table(rows: impl Iterator<Item = [usize; 2]>) -> String {
+    let rows: Vec<String> = rows.map(|[start, len]| format!("{start}, {len}")).collect();
+    let count = rows.len();
+    format!(
+        "static __device__ const u32 SEGMENT_ROWS[{count} * 2] = {{\n    {},\n}};\n\
+         struct Segments {{\n    \
+         static constexpr int COUNT = {count};\n    \
+         static __device__ const u32* rows() {{ return SEGMENT_ROWS; }}\n\
+         }};",
+        rows.join(",\n    ")
+    )
 }
 
 /// The bounds of the segments in units, and the units of the longest; `None` if there is nothing to do.
@@ -315,21 +320,27 @@ fn update(rule: &RuleType, flat: &FlatUpdate<'_>, (real, gpu): (Real, &CudaFacts
     update.kernels()
 }
 
-fn scale_update(len: usize, real: Real, gpu: &CudaFacts) -> CustomKernel {
+/// Dynamic loss scaling; `None` if there is no gradient.
+fn scale_update(op: &ops::ScaleUpdate, real: Real, gpu: &CudaFacts) -> Option<CustomKernel> {
+    let ops::ScaleUpdate { len, segments } = op;
+    bounds(segments)?;
     let groups = len / 4;
     let (threads, blocks) = if groups <= 4096 {
         (groups.next_multiple_of(32).clamp(32, 1024), 1)
     } else {
         (256, groups.div_ceil(512).min(8 * gpu.multiprocessors as usize).clamp(1, 1024))
     };
-    CustomKernel {
+    let rows = segments.iter().map(|s| [s.start / UNIT, s.len]);
+    let declarations = plain_table(rows.clone());
+    let general = format!("AnyRows, ANY, {}", if blocks == 1 { "1024, 1" } else { "256, ANY" });
+    let table = std::iter::once(segments.len()).chain(rows.flatten()).map(|number| number as u32).collect();
+    let general = GeneralMember::new(general, vec![*len as u64, blocks as u64]).with_last_table(table);
+    let arguments = format!("Segments, {len}, {threads}, {blocks}");
+    let spec = KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", arguments);
+    Some(CustomKernel {
         tail: format!("{}_flat_v0", real.name()),
-        spec: KernelSpec::new(KernelFile::Optimizer, "ScaleUpdate", format!("{len}, {threads}, {blocks}"))
-            .with_general(
-                format!("ANY, {}", if blocks == 1 { "1024, 1" } else { "256, ANY" }),
-                vec![len as u64, blocks as u64],
-            ),
+        spec: KernelSpec { declarations, ..spec }.with_general_member(general),
         work_bytes: 0,
         cost_us: 1.5 + (4 * len) as f64 / STREAM_BYTES_PER_US,
-    }
+    })
 }

@@ -7,7 +7,7 @@ use crate::ops::{self, MOST_STATES, OfKind, OpKind, Rates, Rule, with_rule};
 /// Runs an operation of this family, and says whether it is one.
 pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     match op {
-        OpKind::StepInc { .. } => step_inc(args),
+        OpKind::StepInc { .. } => step_inc::<T>(args),
         OpKind::BiasCorr(ops::BiasCorr { beta1, beta2 }) => bias_corr::<T>(args, beta1.get(), beta2.get()),
         OpKind::GradNorms(op) => grad_norms::<T>(args, op),
         OpKind::UpdateRates(op) => update_rates::<T>(args, op),
@@ -17,13 +17,15 @@ pub(super) fn run<T: Real>(args: Args, op: &OpKind) -> bool {
     true
 }
 
-/// `counter` is seed, step.
-fn step_inc(args: Args) {
+/// `counter` is seed, step. A step that overflowed is not counted if `scaler` is bound.
+fn step_inc<T: Real>(args: Args) {
     use crate::ops::slot::step_inc as slot;
     let counter: Buf<i64> = args.buf(slot::COUNTER);
     let prev = args.buf(slot::COUNTER_PREV).or(counter);
+    let scaler: Buf<T> = args.buf(slot::SCALER);
+    let is_skipped = scaler.get_or(3, T::ZERO).f64() == 1.0;
     counter.set(0, prev.get(0));
-    counter.set(1, prev.get(1).wrapping_add(1));
+    counter.set(1, prev.get(1).wrapping_add(i64::from(!is_skipped)));
 }
 
 /// `corr = 1 / (1 - beta1^t), 1 / sqrt(1 - beta2^t)`, computed in f64; `t` does not count skipped steps.
