@@ -3,6 +3,7 @@
 use crate::compile::{Options, compile};
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
+use crate::ir::Share;
 use crate::model::{Init, Model, ParamId, Rng, init_values};
 use crate::plan::StateKind;
 use crate::tensor::DType;
@@ -26,8 +27,10 @@ pub(super) const STEPS: i64 = 100;
 /// Initial parameters, learning rate and counters, in the step's precision. Biases and similar parameters do not start
 /// at zero, so that their gradients matter.
 fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainError> {
-    let program = &step.compiled().plan.program;
-    let (real, hyper) = (program.real, step.state(StateKind::Hyper)?);
+    let compiled = Arc::clone(step.compiled());
+    let real = compiled.plan.program.real;
+    // A batch before the last one of a step updates nothing, and need not count.
+    let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
     for (index, param) in model.params.iter().enumerate() {
         let id = ParamId(index as u32);
         let mut values: Vec<f64> = init_values(param, index, seed).into_iter().map(f64::from).collect();
@@ -42,15 +45,20 @@ fn set_initial(step: &mut Step, model: &Model, seed: u64) -> Result<(), TrainErr
             step.set_param(id, &narrow)?;
         }
     }
-    let rates: Vec<f64> = model.optimizer.live_fields().iter().map(|(_, value)| *value).collect();
-    write_real(step, hyper, real, &rates)?;
+    if !is_before_last {
+        let hyper = step.state(StateKind::Hyper)?;
+        let rates: Vec<f64> = model.optimizer.live_fields().iter().map(|(_, value)| *value).collect();
+        write_real(step, hyper, real, &rates)?;
+    }
     if let Ok(steps) = step.find("steps") {
         step.write(steps, &[STEPS])?;
     }
-    let counter = step.find("counter")?;
-    step.write(counter, &[seed as i64, 0])?;
-    if let Ok(batches) = step.find("batches") {
-        step.write(batches, &[seed as i64, 0])?;
+    for name in ["counter", "batches"] {
+        match step.find(name) {
+            Ok(count) => step.write(count, &[seed as i64, 0])?,
+            Err(_) if name == "batches" || is_before_last => {}
+            Err(why) => return Err(why.into()),
+        }
     }
     // Small, so that no gradient of the checks overflows; that the step recovers from an overflow is tested elsewhere.
     start_loss_scale(step, 64.0)

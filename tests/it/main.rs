@@ -9,8 +9,9 @@ mod edits;
 mod faults;
 mod gathered;
 mod golden;
+mod half_precision;
 mod kernel_text;
-mod loss_scaling;
+
 mod members;
 mod nets;
 mod numerics;

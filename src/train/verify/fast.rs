@@ -8,6 +8,7 @@ use super::spread::is_useful;
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
 use crate::exec::cpu::host_target;
+use crate::ir::Share;
 use crate::model::{Model, ParamId};
 use crate::select::cuda::Real;
 use crate::train::TrainError;
@@ -24,14 +25,36 @@ const FURTHER: u64 = 4;
 /// Samples of rounding do not show what a ReLU does whose argument is zero but for rounding, or a maximum of equal
 /// values. If no element in `f32` exceeds its own bound and only norms are too large, further batches decide: a wrong
 /// kernel is wrong for all of them.
+///
+/// If a step has several batches, the gradients of each kind of batch are compared, with the scale of the last one.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
-    let (first, is_by_norms) = judged(model, options, |_, _| {})?;
+    let (whole, before) = (of_share(model, options, Share::Last)?, Share::before_last(model.accumulate));
+    let mut ratio = whole.ratio;
+    for &share in before.iter().filter(|_| whole.passed == Some(true)) {
+        let check = of_share(model, options, share)?;
+        if check.passed != Some(true) {
+            let figures = format!("{} batch of a step: {}", share.name(), check.figures);
+            return Ok(Check { figures, ..check });
+        }
+        ratio = check.ratio.into_iter().chain(ratio).reduce(f64::max);
+    }
+    let figures = if before.is_empty() || whole.passed != Some(true) {
+        whole.figures
+    } else {
+        format!("{}; and in earlier batches of a step", whole.figures)
+    };
+    Ok(Check { figures, ratio, ..whole })
+}
+
+/// The check for one kind of batch.
+fn of_share(model: &Model, options: &VerifyOptions, share: Share) -> Result<Check, TrainError> {
+    let (first, is_by_norms) = judged(model, options, share, |_, _| {})?;
     if !is_by_norms {
         return Ok(first);
     }
     for draw in 1..=FURTHER {
         let options = VerifyOptions { seed: options.seed.wrapping_add(draw << 32), ..options.clone() };
-        let (check, _) = judged(model, &options, |_, _| {})?;
+        let (check, _) = judged(model, &options, share, |_, _| {})?;
         if check.passed == Some(true) {
             let figures = format!("{}; rounding decides the gradients of {draw} other batches", check.figures);
             return Ok(Check { figures, ..check });
@@ -45,13 +68,20 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
 fn judged(
     model: &Model,
     options: &VerifyOptions,
+    share: Share,
     spoil: impl FnOnce(&mut Gradients, &Exact),
 ) -> Result<(Check, bool), TrainError> {
     const NAME: &str = super::names::FAST;
     let small = model.with_batch(model.batch.min(2 * BATCH));
-    let compiling = options.compiling();
+    let whole = options.compiling();
+    let compiling = Options { share, ..whole.clone() };
     let (mut fast, mut pool) = prepared(&small, &compiling, options.seed)?;
-    let (real, scale) = (fast.compiled().selection.real, f64::from(scale_of(&fast)?));
+    let real = fast.compiled().selection.real;
+    // The update divides the sum of all gradients by one scale.
+    let scale = f64::from(match share {
+        Share::Last => scale_of(&fast)?,
+        _ => scale_of(&prepared(&small, &whole, options.seed)?.0)?,
+    });
     let (seed, exact) = decided(&small, real, scale, options.seed)?;
     if seed != options.seed {
         (fast, pool) = prepared(&small, &compiling, seed)?;
@@ -144,7 +174,7 @@ fn decided(model: &Model, real: Real, scale: f64, first: u64) -> Result<(u64, Ex
 mod tests {
     use super::*;
     use crate::model::random::{Size, random_preset};
-    use crate::model::{Precision, check};
+    use crate::model::{Precision, check, read_preset};
     use crate::train::verify::gradient_step::trained;
 
     /// The model of a random network in `f32`, and what to verify it with.
@@ -160,7 +190,7 @@ mod tests {
             let (model, options) = network(seed);
             for index in 0..trained(&model).count() {
                 let mut place = None;
-                let check = judged(&model, &options, |found, exact| {
+                let check = judged(&model, &options, Share::Last, |found, exact| {
                     // The element whose bound is largest: the one in which an error is least likely to be seen.
                     let bounds = exact.grads[index].iter().map(|b| b.error).enumerate();
                     // An error below the normal numbers of `f32` would be lost in them, and one beyond them be
@@ -185,5 +215,21 @@ mod tests {
             }
         }
         assert!(planted * 2 > tensors, "errors in {planted} of {tensors} tensors");
+    }
+    #[test]
+    fn the_gradients_of_each_batch_of_a_step_are_compared() {
+        let text = r#"{"version": 1, "name": "t", "input": {"shape": [5], "batch": 4}, "layers": [{"type": "dense",
+            "units": 6, "activation": "tanh"}, {"type": "dense", "units": 2}], "loss": {"type": "mse"},
+            "optimizer": {"type": "adamw", "lr": 0.1}, "train": {"accumulate": 3}}"#;
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        assert_eq!(fast_against_reference(&model, &options).unwrap().passed, Some(true));
+        for share in [Share::First, Share::Middle, Share::Last] {
+            let halve = |found: &mut Gradients, _: &Exact| {
+                found.iter_mut().flat_map(|(_, grad)| grad).for_each(|g| *g *= 0.5);
+            };
+            let (check, _) = judged(&model, &options, share, halve).unwrap();
+            assert_eq!(check.passed, Some(false), "{share:?}: {check:?}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::Culprit;
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
-use crate::ir::Phase;
+use crate::ir::{Phase, Share};
 use crate::model::{Model, ParamId};
 use crate::ops::OpKind;
 use crate::plan::StateKind;
@@ -58,7 +58,9 @@ pub(super) fn run_to_gradients(
     let compiled = std::sync::Arc::clone(step.compiled());
     let program = &compiled.plan.program;
     let update = update_at(step);
-    if update < program.ops.len() && trained(model).all(|p| program.params[p.0 as usize].grad.is_some()) {
+    let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
+    let has_gradients = || trained(model).all(|p| program.params[p.0 as usize].grad.is_some());
+    if is_before_last || update < program.ops.len() && has_gradients() {
         step.run_ops(0, update, pool)?;
         return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
     }

@@ -1,8 +1,13 @@
-//! Loss scaling in `f16` on a GPU: steps that overflow, steps of several batches, and steps that update some parameters.
+//! Steps in `f16` on a GPU: loss scaling in steps that overflow, that have several batches, or that update some
+//! parameters; and functions where their results are small.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use stepgraph::compile::{Options, compile};
+use stepgraph::exec::Step;
 use stepgraph::exec::cuda::gpu;
-use stepgraph::model::{Precision, Preset, read_preset};
+use stepgraph::model::{Model, Precision, Preset, check, read_preset};
+use stepgraph::ops::OpKind;
 use stepgraph::select::Target;
 use stepgraph::train::{Overrides, Session, SessionSpec};
 
@@ -92,5 +97,22 @@ fn losses_in_f16_follow_those_in_f32_on_a_gpu() {
         for (step, (a, b)) in narrow.iter().zip(&exact).enumerate() {
             assert!((a - b).abs() < 0.02, "step {step}: {a}, in f32 {b}");
         }
+    }
+}
+
+#[test]
+fn gelu_is_differentiated_exactly_where_the_derivative_crosses_zero_on_a_gpu() {
+    let Some(machine) = machine() else { return };
+    let model = check(&read_preset(CHOOSING).unwrap()).model.unwrap();
+    let compiled = compile(&Model { precision: Precision::F16, ..model }, &Options::train(machine)).unwrap();
+    let ops = &compiled.selection.program.ops;
+    let derivatives = ops.iter().enumerate().filter(|(_, op)| matches!(op.kind, OpKind::ActBwd(_)));
+    let derivatives: Vec<usize> = derivatives.map(|(index, _)| index).collect();
+    assert_eq!(derivatives.len(), 1);
+    let mut step = Step::new(Arc::new(compiled), 1).unwrap();
+    // About half of the draws have an input for which the derivative is smaller than 0.001.
+    for seed in 0..100 {
+        let found = step.compare_with_reference(derivatives[0], seed).unwrap().unwrap();
+        assert!(found.wrong.is_empty(), "{}", found.wrong);
     }
 }
