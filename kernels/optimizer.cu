@@ -554,8 +554,8 @@ struct AnyRows {
     static constexpr i64 COUNT = ANY;
 };
 
-// Whether one of four consecutive elements of the vector belongs to a segment and is not finite. Padding has the bits of
-// whatever was in its memory before.
+// Whether one of four consecutive elements of the vector belongs to a segment and is not finite. Padding has the bits
+// of whatever was in its memory before.
 template <class Segments> DEV bool overflows(const Args& a, i64 at, const Vec<u32, 4>& g) {
     int count;
     const u32* rows;

@@ -45,10 +45,10 @@ operation! {
     }
 }
 
-/// Dynamic loss scaling over the segments of the flat gradient. `scaler [5]` contains the scale of the next step's loss,
-/// the steps since the last overflow, one divided by the scale of this step's gradients, 1 if this step overflowed, and
-/// the number of steps that overflowed so far. An overflow halves the scale (not below 1), 2000 steps without one double
-/// it. Padding between segments is not looked at: it holds whatever was in its memory before.
+/// Dynamic loss scaling over the segments of the flat gradient. `scaler [5]` contains the scale of the next step's
+/// loss, the steps since the last overflow, one divided by the scale of this step's gradients, 1 if this step
+/// overflowed, and the number of steps that overflowed so far. An overflow halves the scale (not below 1), 2000 steps
+/// without one double it. Padding between segments is ignored: it has the bits of whatever was in its memory before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ScaleUpdate {
     pub len: usize,

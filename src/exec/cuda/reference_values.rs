@@ -85,7 +85,9 @@ impl<'a, T: Judged> Values<'a, T> {
                     };
                 }
                 if matches!(slot.name, "scaler" | "scaler_prev" | "scale" | "skipped") && slot.dir.is_read() {
-                    let set = [1024.0, 5.0, 1.0 / 1024.0, 0.0, 3.0].map(T::exact);
+                    // Only a counter may skip the step: the results of others would be those of no update.
+                    let overflowed = f64::from(u8::from(matches!(self.kind, OpKind::StepInc(_))));
+                    let set = [1024.0, 5.0, 1.0 / 1024.0, overflowed, 3.0].map(T::exact);
                     let set = if slot.name == "skipped" { &set[4..] } else { &set[..] };
                     values[start..start + len].copy_from_slice(&set[..len]);
                 }

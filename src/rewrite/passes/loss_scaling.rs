@@ -148,10 +148,8 @@ mod tests {
         assert_eq!(lens, [64, 8, 24, 3, 64, 8], "weights and biases, those of the block last");
         assert!(updates.iter().all(|&number| number > check));
         let counters = at(&|kind| matches!(kind, OpKind::StepInc(_)));
-        let skips: Vec<(bool, bool)> = counters
-            .iter()
-            .map(|&number| (program.ops[number].arg("scaler").is_some(), number > check))
-            .collect();
+        let skips: Vec<(bool, bool)> =
+            counters.iter().map(|&number| (program.ops[number].arg("scaler").is_some(), number > check)).collect();
         let mut sorted = skips;
         sorted.sort_unstable();
         assert_eq!(sorted, [(false, false), (true, true)], "the count of steps, and that of the block's updates");

@@ -7,6 +7,7 @@ use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of};
 use super::spread::is_useful;
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
+use crate::exec::Step;
 use crate::exec::cpu::host_target;
 use crate::ir::Share;
 use crate::model::{Model, ParamId};
@@ -73,15 +74,9 @@ fn judged(
 ) -> Result<(Check, bool), TrainError> {
     const NAME: &str = super::names::FAST;
     let small = model.with_batch(model.batch.min(2 * BATCH));
-    let whole = options.compiling();
-    let compiling = Options { share, ..whole.clone() };
+    let compiling = Options { share, ..options.compiling() };
     let (mut fast, mut pool) = prepared(&small, &compiling, options.seed)?;
-    let real = fast.compiled().selection.real;
-    // The update divides the sum of all gradients by one scale.
-    let scale = f64::from(match share {
-        Share::Last => scale_of(&fast)?,
-        _ => scale_of(&prepared(&small, &whole, options.seed)?.0)?,
-    });
+    let (real, scale) = (fast.compiled().selection.real, scale_of_update(&small, options, &fast)?);
     let (seed, exact) = decided(&small, real, scale, options.seed)?;
     if seed != options.seed {
         (fast, pool) = prepared(&small, &compiling, seed)?;
@@ -127,6 +122,13 @@ fn judged(
     failures.truncate(8);
     let check = Check::new(NAME, passed, format!("{}{whole}", worst.figures())).ratio(worst.ratio).detail(failures);
     Ok((check, !passed && !by_elements && real == Real::F32))
+}
+
+/// The scale by which the update of a step divides the gradients of all its batches.
+fn scale_of_update(model: &Model, options: &VerifyOptions, step: &Step) -> Result<f64, TrainError> {
+    let is_last = step.compiled().graph.share.is_none_or(|share| share == Share::Last);
+    let scale = if is_last { scale_of(step) } else { scale_of(&prepared(model, &options.compiling(), options.seed)?.0) };
+    scale.map(f64::from)
 }
 
 /// A gradient compared with the bounds of its elements, by its norm, or both.

@@ -3,8 +3,8 @@
 
 use super::child::{Child, processors, side_by_side};
 use super::gpu_networks::{
-    CHOICES, HALF_HEADS, HEADS, MANY, NETWORKS, PAIRS, RECURRENT, SEGMENTS, STREAMED, TALL, TENSOR, WIDE, WIDE_HALF,
-    WORDS,
+    CHOICES, HALF_HEADS, HEADS, MANY, NETWORKS, PAIRS, RECURRENT, SCALED, SEGMENTS, STREAMED, TALL, TENSOR, WIDE,
+    WIDE_HALF, WORDS,
 };
 use super::kernel_faults::{KernelFault, table};
 use super::{CLASSES, FAST, VALUES, proof_of};
@@ -71,6 +71,8 @@ fn networks_use_the_kernels_that_they_are_meant_to_cover() {
     has(CHOICES, "softmax_ce_fused_bf16", "lanes256");
     has(CHOICES, "gelu_bwd_bf16", "");
     has(SEGMENTS, "adam_step", "cluster7x128");
+    has(SCALED, "scale_update_f16", "");
+    has(SCALED, "step_inc", "");
     has(CLASSES, "adam_step", "cluster1x");
     has(VALUES, "adam_step", "cluster1x");
     has(TENSOR, "dense_ce", "");

@@ -151,7 +151,7 @@ fn only_losses_in_f32_have_the_narrow_limit() {
         .filter(|network| limit(network) > OFF)
         .map(|network| read_preset(network).unwrap().name)
         .collect();
-    assert_eq!(wide, ["tensor", "choices", "wide-half", "heads", "half-heads", "half"]);
+    assert_eq!(wide, ["tensor", "choices", "wide-half", "heads", "half-heads", "scaled", "half"]);
 }
 
 fn networks() -> Vec<&'static str> {
