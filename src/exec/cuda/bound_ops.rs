@@ -176,8 +176,8 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Prefetched, Exe
     })
 }
 
-/// If the kernels that will probably feed this step are not compiled yet, compiles them on a separate thread, beside the
-/// step's kernels.
+/// If the kernels that will probably feed this step are not compiled yet, compiles them on a separate thread, while
+/// those of the step are compiled.
 fn compile_feeds_beside(gpu: &Arc<Gpu>, compiled: &Compiled) {
     let feeds = expected_feeds(&compiled.plan.program, compiled.model.batch);
     if gpu.has_kernels(&feeds).contains(&false) {

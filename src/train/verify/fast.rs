@@ -127,7 +127,8 @@ fn judged(
 /// The scale by which the update of a step divides the gradients of all its batches.
 fn scale_of_update(model: &Model, options: &VerifyOptions, step: &Step) -> Result<f64, TrainError> {
     let is_last = step.compiled().graph.share.is_none_or(|share| share == Share::Last);
-    let scale = if is_last { scale_of(step) } else { scale_of(&prepared(model, &options.compiling(), options.seed)?.0) };
+    let scale =
+        if is_last { scale_of(step) } else { scale_of(&prepared(model, &options.compiling(), options.seed)?.0) };
     scale.map(f64::from)
 }
 
