@@ -55,10 +55,10 @@ impl BoundOps {
         let mut drafts = ready_times.of(ReadyStage::Libraries, || draft_all(&gpu, &asked))?;
         ready_times.of(ReadyStage::Kernels, || use_wider(&gpu, &mut drafts));
         let sources = all_sources(&drafts);
-        if timed.is_none() && compiled.selection.target.kernels.are_general() {
-            compile_feeds_beside(&gpu, &compiled);
-        }
-        let mut kernels = ready_times.of(ReadyStage::Kernels, || gpu.kernels(&sources)).into_iter();
+        let is_fed = timed.is_none() && compiled.selection.target.kernels.are_general();
+        let feeds = if is_fed { missing_feeds(&gpu, &compiled) } else { Vec::new() };
+        let compile = || with_feeds(&gpu, &feeds, || gpu.kernels(&sources));
+        let mut kernels = ready_times.of(ReadyStage::Kernels, compile).into_iter();
         let started = Instant::now();
         let (mut calls, mut stood_in) = (vec![Vec::new(); count], vec![false; count]);
         for (drafts, (_, index)) in drafts.iter().zip(&asked) {
@@ -176,17 +176,24 @@ pub fn prefetch(gpu: &Gpu, ops: &[(&Compiled, usize)]) -> Result<Prefetched, Exe
     })
 }
 
-/// If the kernels that will probably feed this step are not compiled yet, compiles them on a separate thread, while
-/// those of the step are compiled.
-fn compile_feeds_beside(gpu: &Arc<Gpu>, compiled: &Compiled) {
+/// The kernels that will probably feed this step, if some of them are not compiled yet.
+fn missing_feeds(gpu: &Gpu, compiled: &Compiled) -> Vec<KernelSource> {
     let feeds = expected_feeds(&compiled.plan.program, compiled.model.batch);
-    if gpu.has_kernels(&feeds).contains(&false) {
-        let gpu = Arc::clone(gpu);
-        let compile = move || gpu.compile_ahead(&feeds, feeds.len(), || true);
-        if let Err(why) = std::thread::Builder::new().name("stepgraph-feeds".into()).spawn(compile) {
-            log::debug!("the feeds are compiled when they are needed: {why}");
+    if gpu.has_kernels(&feeds).contains(&false) { feeds } else { Vec::new() }
+}
+
+/// Compiles the kernels of feeds on a separate thread while `work` runs.
+fn with_feeds<T>(gpu: &Gpu, feeds: &[KernelSource], work: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        if !feeds.is_empty() {
+            let compile = || gpu.compile_ahead(feeds, feeds.len(), || true);
+            let thread = std::thread::Builder::new().name("stepgraph-feeds".into()).spawn_scoped(scope, compile);
+            if let Err(why) = thread {
+                log::debug!("the kernels of feeds are compiled when they are needed: {why}");
+            }
         }
-    }
+        work()
+    })
 }
 
 /// The sources of the kernels that operations will run.
