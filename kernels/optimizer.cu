@@ -571,7 +571,7 @@ template <class Segments> DEV bool overflows(const Args& a, i64 at, const Vec<u3
         if ((i64)rows[middle * 2] * 64 <= at) low = middle;
         else high = middle;
     }
-    const i64 own = (i64)rows[low * 2] * 64 + rows[low * 2 + 1] - at;
+    const i64 start = (i64)rows[low * 2] * 64, own = at < start ? 0 : start + rows[low * 2 + 1] - at;
     bool found = false;
 #pragma unroll
     for (int j = 0; j < 4; ++j) found |= j < own && (g.v[j] & 0x7fffffffu) >= 0x7f800000u;

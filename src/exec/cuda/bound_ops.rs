@@ -182,11 +182,12 @@ fn missing_feeds(gpu: &Gpu, compiled: &Compiled) -> Vec<KernelSource> {
     if gpu.has_kernels(&feeds).contains(&false) { feeds } else { Vec::new() }
 }
 
-/// Compiles the kernels of feeds on a separate thread while `work` runs.
+/// Compiles and loads the kernels of feeds on a separate thread while `work` runs.
 fn with_feeds<T>(gpu: &Gpu, feeds: &[KernelSource], work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         if !feeds.is_empty() {
-            let compile = || gpu.compile_ahead(feeds, feeds.len(), || true);
+            // If one is not available, the feed says so when it needs it.
+            let compile = || gpu.enter().map(|()| gpu.kernels(feeds));
             let thread = std::thread::Builder::new().name("stepgraph-feeds".into()).spawn_scoped(scope, compile);
             if let Err(why) = thread {
                 log::debug!("the kernels of feeds are compiled when they are needed: {why}");

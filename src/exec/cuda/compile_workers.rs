@@ -3,6 +3,7 @@
 //! more on 16 processors that wait for each other.
 
 use super::compiler::{Arch, compile_source};
+use crate::exec::cuda::probe::{EXPECTED_NVRTC, nvrtc_version};
 use crate::exec::memory::available_bytes;
 use std::ffi::OsString;
 use std::io::{self, BufReader, Read, Write};
@@ -132,12 +133,20 @@ impl Compiler {
     /// If the system reports an error.
     pub(super) fn start() -> io::Result<Self> {
         let mut command = Command::new(program()?);
+        if let Ok(version) = nvrtc_version() {
+            command.env(EXPECTED_NVRTC, version);
+        }
         command.arg(ASKED).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         match (child.stdin.take(), child.stdout.take()) {
             (Some(ask), Some(answers)) => Ok(Self { child, ask, answers: BufReader::new(answers) }),
             _ => Err(io::Error::other("a process without pipes")),
         }
+    }
+
+    /// Whether this program may be started to compile.
+    pub(super) fn may_start() -> bool {
+        CAN_BE_STARTED.load(Ordering::Relaxed)
     }
 
     /// Records that this program cannot be started to compile, for example because a loader or an emulator runs it.

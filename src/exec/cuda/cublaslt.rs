@@ -10,6 +10,7 @@
 
 use super::error::CudaError;
 use super::shared_library::CUBLASLT;
+use crate::exec::cuda::probe::{agrees, cublaslt_version};
 use crate::model::Activation;
 use crate::ops::{Epilogue, Gemm, Trans};
 use crate::select::cuda::Real;
@@ -93,6 +94,7 @@ impl Lt {
         if !CUBLASLT.is_installed() {
             return Err("cublasLt is not installed".into());
         }
+        agrees("cublaslt", &cublaslt_version()?);
         // SAFETY: the library is present, and `make` passes a place for a handle.
         let create = |place| unsafe { sys::cublasLtCreate(place) };
         Ok(Self { handle: make("cublasLtCreate", create, sys::cublasLtDestroy)? })

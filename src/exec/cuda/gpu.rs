@@ -59,8 +59,8 @@ pub fn usable(ordinal: u32) -> Result<Arc<Gpu>, CudaError> {
     if probe().has("nvrtc") { Ok(gpu) } else { Err("NVRTC, which compiles kernels, is missing".into()) }
 }
 
-/// What the machine has, and the primary context of a device. The libraries are loaded while the driver creates the
-/// context.
+/// What the machine has, and the primary context of a device. Libraries that are not known yet are loaded while the
+/// driver creates the context.
 fn look_and_open(ordinal: u32) -> (Probe, Result<sys::CUcontext, CudaError>) {
     /// A context may be used by any thread.
     struct Context(sys::CUcontext);

@@ -21,6 +21,8 @@ const DEFAULT_LIMIT: u64 = 512 << 20;
 const SUFFIX: &str = "kernel";
 /// The name of the file that holds the chosen limit, in MiB.
 const LIMIT_FILE: &str = "limit-mib";
+/// The name of the file that says which libraries were loaded before.
+pub(super) const LIBRARIES_FILE: &str = "libraries.json";
 /// The first bytes of an entry: its format.
 const MAGIC: &[u8; 8] = b"SGKERN2\n";
 /// A longer file is not an entry.
@@ -125,12 +127,15 @@ impl KernelCache {
         usage_of(&self.entries())
     }
 
-    /// Removes all entries and the partial files of killed processes; returns what was removed.
+    /// Removes all entries, what is known of libraries, and the partial files of killed processes; returns the removed
+    /// entries.
     ///
     /// # Errors
     /// The first entry that cannot be removed.
     pub fn clear(&self) -> io::Result<CacheUsage> {
         remove_leftovers(&self.folder);
+        // It is written again by the next start.
+        let _ = std::fs::remove_file(self.folder.join(LIBRARIES_FILE));
         let entries = self.entries();
         for entry in &entries {
             match std::fs::remove_file(&entry.path) {

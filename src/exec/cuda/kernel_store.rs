@@ -208,8 +208,8 @@ impl KernelStore {
         let (next, count) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (most, _) = crew_for(missing.len(), missing.len(), self.idle().len());
         let work = || {
-            let mut crew =
-                Crew { store: self, cache: Some(&cache), arch, need: Need::Later, has_workers: true, worker: None };
+            let (need, has_workers) = (Need::Later, Compiler::may_start());
+            let mut crew = Crew { store: self, cache: Some(&cache), arch, need, has_workers, worker: None };
             while goes_on() {
                 let Some((key, source)) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
                 // Another thread may have compiled it since.

@@ -1,10 +1,11 @@
 //! What earlier starts of the program found out about libraries, on disk, so that a start loads only those that it
 //! uses: on a machine with an H200, loading all of them delays the first step by 70 ms.
 //!
-//! A library counts as known if its file is unchanged, and if nothing changed in the folders in which the system looks
-//! for libraries: with a new file there, the system might load another one.
+//! A library counts as known if its file is unchanged, and if nothing changed in the usual folders in which the system
+//! looks for libraries: with a new file there, the system might load another one. When a library is loaded, its version
+//! is compared with the known one ([`super::probe::agrees`]).
 
-use super::kernel_cache::cache_folder;
+use super::kernel_cache::{KernelCache, LIBRARIES_FILE, cache_folder};
 use crate::tensor::write_atomic;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -12,14 +13,21 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-/// The name of the file in [`cache_folder`].
-const FILE: &str = "libraries.json";
-
 /// Where the system looks for libraries in addition to the folders in `LD_LIBRARY_PATH`: its list of installed
-/// libraries, and its own folders.
-const OF_SYSTEM: [&str; 5] = ["/etc/ld.so.cache", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
+/// libraries with the folders that this was made from, its own folders, and the link to the chosen version of CUDA.
+const OF_SYSTEM: [&str; 9] = [
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf.d",
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/local/cuda",
+];
 
-/// A file or folder, and when it changed.
+/// A file or folder, and when it changed; links are followed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Place {
@@ -32,10 +40,15 @@ struct Place {
 
 impl Place {
     fn of(path: &Path) -> Self {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let metadata = path.metadata();
         let since = |m: &Metadata| m.modified().ok()?.duration_since(UNIX_EPOCH).ok();
         let modified = metadata.as_ref().ok().and_then(since).map_or(0, |t| u64::try_from(t.as_nanos()).unwrap_or(0));
-        Self { path: path.to_owned(), modified_ns: modified, bytes: metadata.map_or(0, |m| m.len()) }
+        Self { modified_ns: modified, bytes: metadata.map_or(0, |m| m.len()), path }
+    }
+
+    fn exists(&self) -> bool {
+        self.modified_ns > 0
     }
 }
 
@@ -65,7 +78,7 @@ impl KnownLibraries {
 
     /// The libraries that are still where the user's file says.
     pub(super) fn of_user() -> Self {
-        cache_folder().map_or_else(Self::none, |folder| Self::read(&folder.join(FILE)))
+        cache_folder().map_or_else(Self::none, |folder| Self::read(&folder.join(LIBRARIES_FILE)))
     }
 
     fn read(file: &Path) -> Self {
@@ -75,7 +88,7 @@ impl KnownLibraries {
             && read.searched == known.searched
         {
             known.libraries = read.libraries;
-            known.libraries.retain(|_, library| library.file == Place::of(&library.file.path));
+            known.libraries.retain(|_, library| library.file.exists() && library.file == Place::of(&library.file.path));
         }
         known
     }
@@ -88,27 +101,28 @@ impl KnownLibraries {
     /// Notes a library that this process has loaded. `file_name` is how the name of its file starts.
     pub(super) fn note(&mut self, name: &str, file_name: &str, version: &str) {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-        if let Some(path) = loaded_file(&maps, file_name) {
-            let library = KnownLibrary { file: Place::of(path), version: version.to_owned() };
-            self.libraries.insert(name.to_owned(), library);
+        if let Some(file) = loaded_file(&maps, file_name).map(Place::of).filter(Place::exists) {
+            self.libraries.insert(name.to_owned(), KnownLibrary { file, version: version.to_owned() });
         }
     }
 
-    /// Writes the user's file. If it cannot be written, the next start loads all libraries again.
+    /// Writes the user's file, if kernels are stored too. If it cannot be written, the next start loads all libraries
+    /// again.
     pub(super) fn keep(&self) {
         let Some(folder) = cache_folder() else { return };
-        let written = std::fs::create_dir_all(&folder).and_then(|()| self.write(&folder.join(FILE)));
+        if KernelCache::of_user().is_none_or(|cache| cache.limit_bytes() == 0) {
+            return;
+        }
+        let written = std::fs::create_dir_all(&folder).and_then(|()| self.write(&folder.join(LIBRARIES_FILE)));
         if let Err(why) = written {
             log::debug!("{}: the libraries that were found are not noted: {why}", folder.display());
         }
     }
 
-    /// Removes the user's file: the system has loaded something else than it says.
-    pub(super) fn forget() {
-        if let Some(folder) = cache_folder() {
-            // If it cannot be removed, the next start reports the same again.
-            let _ = std::fs::remove_file(folder.join(FILE));
-        }
+    /// Removes the user's file: the system has loaded something else than it says. Returns whether it is gone.
+    pub(super) fn forget() -> bool {
+        let Some(file) = cache_folder().map(|folder| folder.join(LIBRARIES_FILE)) else { return true };
+        std::fs::remove_file(&file).is_ok() || !file.exists()
     }
 
     fn write(&self, file: &Path) -> std::io::Result<()> {
@@ -154,7 +168,7 @@ mod tests {
     #[test]
     fn a_library_is_known_until_its_file_or_a_folder_changes() {
         let folder = tempfile::tempdir().unwrap();
-        let (file, library) = (folder.path().join(FILE), folder.path().join("libx.so.1"));
+        let (file, library) = (folder.path().join(LIBRARIES_FILE), folder.path().join("libx.so.1"));
         std::fs::write(&library, "first").unwrap();
         let mut known = KnownLibraries::none();
         let noted = KnownLibrary { file: Place::of(&library), version: "1.2".into() };
@@ -171,6 +185,12 @@ mod tests {
         moved.searched[0].modified_ns += 1;
         moved.write(&file).unwrap();
         assert_eq!(KnownLibraries::read(&file).version_of("x"), None, "a folder has changed");
+
+        std::fs::remove_file(&library).unwrap();
+        let mut gone = KnownLibraries::none();
+        gone.libraries.insert("x".into(), KnownLibrary { file: Place::of(&library), version: "1.2".into() });
+        gone.write(&file).unwrap();
+        assert_eq!(KnownLibraries::read(&file).version_of("x"), None, "the library is missing");
 
         for garbage in ["", "{}", "[1, 2]", "\u{0}"] {
             std::fs::write(&file, garbage).unwrap();

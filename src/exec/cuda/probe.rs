@@ -51,19 +51,30 @@ const OLDEST: (u32, u32) = (8, 0);
 /// The oldest supported version of cuDNN, in which statuses and attributes changed.
 const OLDEST_CUDNN: usize = 90_000;
 
+/// What [`probe`] found.
+static FOUND: OnceLock<Probe> = OnceLock::new();
+
 /// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
 /// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them. Libraries that an
 /// earlier start has loaded are loaded when they are first used.
 #[must_use]
 pub fn probe() -> Probe {
-    static FOUND: OnceLock<Probe> = OnceLock::new();
-    FOUND.get_or_init(|| look(KnownLibraries::of_user())).clone()
+    let look_and_note = || {
+        let mut known = KnownLibraries::of_user();
+        let before = known.clone();
+        let found = look(&mut known);
+        if known != before {
+            known.keep();
+        }
+        found
+    };
+    FOUND.get_or_init(look_and_note).clone()
 }
 
-/// As [`probe`], with all libraries loaded now, whatever earlier starts found.
+/// As [`probe`], with all libraries loaded now, whatever earlier starts found. Nothing is noted.
 #[must_use]
 pub fn probe_again() -> Probe {
-    look(KnownLibraries::none())
+    look(&mut KnownLibraries::none())
 }
 
 fn hidden(name: &str) -> bool {
@@ -131,7 +142,7 @@ impl Wanted {
     }
 }
 
-fn look(mut known: KnownLibraries) -> Probe {
+fn look(known: &mut KnownLibraries) -> Probe {
     let none = |why: &str| Probe { libraries: Vec::new(), devices: Vec::new(), why_none: why.into() };
     if let Err(why) = allowed() {
         return none(&why.to_string());
@@ -144,12 +155,8 @@ fn look(mut known: KnownLibraries) -> Probe {
         help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
                or newer for CUDA 13",
     }];
-    let before = known.clone();
-    let of = |w: &Wanted| Library { name: w.name, state: in_words(w.look(&mut known)), help: w.help };
+    let of = |w: &Wanted| Library { name: w.name, state: in_words(w.look(known)), help: w.help };
     libraries.extend(WANTED.iter().map(of));
-    if known != before {
-        known.keep();
-    }
     let (devices, why_none) = if started {
         match devices() {
             Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
@@ -178,7 +185,7 @@ fn allowed() -> Result<(), CudaError> {
 }
 
 /// The primary context of the device with this number, which is kept for the life of the process. That takes about as
-/// long as loading all libraries, so that both can be done at the same time.
+/// long as loading all libraries, so that the first start does both at the same time.
 ///
 /// # Errors
 /// If there is no such device, or it cannot be used.
@@ -214,10 +221,13 @@ pub(super) fn nvrtc_version() -> Result<String, CudaError> {
     }
 }
 
+/// The variable in which a process that compiles for another one finds the version of NVRTC that is meant.
+pub(super) const EXPECTED_NVRTC: &str = "STEPGRAPH_EXPECTED_NVRTC";
+
 /// Loads the run-time compiler, without looking for anything else.
 ///
 /// # Errors
-/// If it is missing or hidden, or is another version than the one that compiled kernels are stored for.
+/// If it is missing or hidden, or is another version than the one that this process stores kernels for.
 pub(super) fn load_nvrtc() -> Result<(), CudaError> {
     static LOADED: OnceLock<Result<(), CudaError>> = OnceLock::new();
     let load = || {
@@ -226,15 +236,27 @@ pub(super) fn load_nvrtc() -> Result<(), CudaError> {
             return Err("libnvrtc.so was not found".into());
         }
         let version = loaded_nvrtc_version()?;
-        match KnownLibraries::of_user().version_of("nvrtc") {
-            Some(known) if known != version => {
-                KnownLibraries::forget();
-                Err(format!("NVRTC is version {version}, and was {known} before; start the program again").into())
-            }
-            _ => Ok(()),
+        let meant = std::env::var(EXPECTED_NVRTC).ok();
+        let agrees = meant.map_or_else(|| agrees("nvrtc", &version), |meant| meant == version);
+        // If the old note cannot be removed, no kernel can be stored for the old version either.
+        if agrees || !KnownLibraries::forget() {
+            return Ok(());
         }
+        Err(format!("NVRTC is now version {version}; start the program again").into())
     };
     LOADED.get_or_init(load).clone()
+}
+
+/// Whether a library that was just loaded has the version that this process was told. If not, what earlier starts noted
+/// is removed.
+pub(super) fn agrees(name: &str, version: &str) -> bool {
+    let told = FOUND.get().and_then(|found| found.libraries.iter().find(|library| library.name == name));
+    let agrees = told.is_none_or(|library| library.state.as_ref().is_ok_and(|told| told == version));
+    if !agrees {
+        log::warn!("{name} is version {version}, and was another one before");
+        KnownLibraries::forget();
+    }
+    agrees
 }
 
 fn loaded_nvrtc_version() -> Result<String, CudaError> {
@@ -250,7 +272,7 @@ fn loaded_nvrtc_version() -> Result<String, CudaError> {
     }
 }
 
-fn cublaslt_version() -> Result<String, CudaError> {
+pub(super) fn cublaslt_version() -> Result<String, CudaError> {
     if !CUBLASLT.is_installed() {
         return Err("libcublasLt.so was not found".into());
     }
@@ -259,7 +281,7 @@ fn cublaslt_version() -> Result<String, CudaError> {
     Ok(format!("{}.{}.{}", version / 10_000, version % 10_000 / 100, version % 100))
 }
 
-fn cudnn_version() -> Result<String, CudaError> {
+pub(super) fn cudnn_version() -> Result<String, CudaError> {
     if !CUDNN.is_installed() {
         return Err("libcudnn.so.9 was not found".into());
     }

@@ -28,6 +28,7 @@ const FURTHER: u64 = 4;
 /// kernel is wrong for all of them.
 ///
 /// If a step has several batches, the gradients of each kind of batch are compared, with the scale of the last one.
+/// Those that add to earlier gradients run twice.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let (whole, before) = (of_share(model, options, Share::Last)?, Share::before_last(model.accumulate));
     let mut ratio = whole.ratio;

@@ -4,6 +4,7 @@ use super::Culprit;
 use crate::exec::Step;
 use crate::exec::cpu::Pool;
 use crate::ir::{Phase, Share};
+use crate::lower::LValueId;
 use crate::model::{Model, ParamId};
 use crate::ops::OpKind;
 use crate::plan::StateKind;
@@ -61,8 +62,15 @@ pub(super) fn run_to_gradients(
     let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
     let has_gradients = || trained(model).all(|p| program.params[p.0 as usize].grad.is_some());
     if is_before_last || update < program.ops.len() && has_gradients() {
-        step.run_ops(0, update, pool)?;
-        return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
+        // Batches after the first one add to the gradients of earlier ones, which are those of the same batch here.
+        let times = if compiled.graph.share.is_none_or(|share| share == Share::First) { 1u8 } else { 2 };
+        let counts = counts(step)?;
+        for _ in 0..times {
+            counts.iter().try_for_each(|(id, count)| step.write(*id, count))?;
+            step.run_ops(0, update, pool)?;
+        }
+        let of_one = |grads: Vec<f32>| grads.into_iter().map(|g| g / f32::from(times)).collect();
+        return trained(model).map(|p| Ok((p, of_one(step.grad::<f32>(p)?)))).collect();
     }
     // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
     let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
@@ -78,6 +86,12 @@ pub(super) fn run_to_gradients(
         Ok((p, moment.iter().map(|m| (f64::from(*m) / share) as f32).collect()))
     };
     trained(model).map(of).collect()
+}
+
+/// The counters that decide the random numbers of a batch, with their values.
+fn counts(step: &Step) -> Result<Vec<(LValueId, Vec<i64>)>, TrainError> {
+    let found = ["counter", "batches"].into_iter().filter_map(|name| step.find(name).ok());
+    found.map(|id| Ok((id, step.stored::<i64>(id)?.to_vec()))).collect()
 }
 
 /// What gradients are multiplied by.

@@ -112,13 +112,13 @@ pub const TOKENS: &str = concat!(
         "schedule": {"type": "cosine", "warmup": 5, "final": 0.1}}}"#
 );
 
-/// All of them.
 /// A step with loss scaling that updates two groups of parameters.
 pub const SCALED: &str = r#"{"version": 1, "name": "scaled", "precision": "f16", "input": {"shape": [12], "batch": 16},
     "layers": [{"type": "dense", "units": 20}, {"type": "residual", "choose": {"by": "cycle", "values": [1, 0]},
     "layers": [{"type": "dense", "units": 20, "activation": "gelu"}]}, {"type": "dense", "units": 5}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// All of them.
 pub const NETWORKS: [&str; 22] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, CHOICES, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED,
     HEADS, HALF_HEADS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS, SCALED,

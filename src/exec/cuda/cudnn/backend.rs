@@ -5,6 +5,7 @@
 //! return values that are missing in their enumerations.
 
 use crate::exec::cuda::error::CudaError;
+use crate::exec::cuda::probe::{agrees, cudnn_version};
 use crate::exec::cuda::shared_library::CUDNN;
 use cudarc::cudnn::sys::{self, cudnnBackendAttributeType_t as Tag};
 pub(super) use cudarc::cudnn::sys::{
@@ -50,6 +51,7 @@ impl Api {
         if !CUDNN.is_installed() {
             return Err("libcudnn is not installed".into());
         }
+        agrees("cudnn", &cudnn_version()?);
         // SAFETY: the library is present, and each field has the type of the function it is named for.
         unsafe {
             let version: unsafe extern "C" fn() -> usize = symbol("cudnnGetVersion\0")?;
