@@ -186,8 +186,12 @@ fn missing_feeds(gpu: &Gpu, compiled: &Compiled) -> Vec<KernelSource> {
 fn with_feeds<T>(gpu: &Gpu, feeds: &[KernelSource], work: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         if !feeds.is_empty() {
-            // If one is not available, the feed says so when it needs it.
-            let compile = || gpu.enter().map(|()| gpu.kernels(feeds));
+            // Other processes compile them; if they cannot be stored, this one does. If one is not available, the feed
+            // says so when it needs it.
+            let compile = || {
+                gpu.compile_ahead(feeds, feeds.len(), || true);
+                gpu.enter().map(|()| gpu.kernels(feeds))
+            };
             let thread = std::thread::Builder::new().name("stepgraph-feeds".into()).spawn_scoped(scope, compile);
             if let Err(why) = thread {
                 log::debug!("the kernels of feeds are compiled when they are needed: {why}");

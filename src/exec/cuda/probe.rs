@@ -238,9 +238,11 @@ pub(super) fn load_nvrtc() -> Result<(), CudaError> {
         let version = loaded_nvrtc_version()?;
         let meant = std::env::var(EXPECTED_NVRTC).ok();
         let agrees = meant.map_or_else(|| agrees("nvrtc", &version), |meant| meant == version);
-        // If the old note cannot be removed, no kernel can be stored for the old version either.
-        if agrees || !KnownLibraries::forget() {
+        if agrees {
             return Ok(());
+        }
+        if !KnownLibraries::forget() {
+            return Err(format!("NVRTC is now version {version}; remove libraries.json from the cache folder").into());
         }
         Err(format!("NVRTC is now version {version}; start the program again").into())
     };

@@ -3,7 +3,7 @@
 use super::bound::{Bound, Worst, error_text, ratio};
 use super::by_length::{ByLength, left_range};
 use super::exact::{DRAWS, Exact, exact_gradients};
-use super::gradient_step::{BATCH, culprit, run_to_gradients, scale_of};
+use super::gradient_step::{BATCH, adding_error, counts, culprit, run_to_gradients, scale_of};
 use super::spread::is_useful;
 use super::{Check, VerifyOptions};
 use crate::compile::Options;
@@ -18,6 +18,9 @@ use crate::train::prepared_step::prepared;
 /// The gradients of a step by trained parameter, scaled as the step scales them.
 type Gradients = Vec<(ParamId, Vec<f32>)>;
 
+/// The largest error of a sum of two equal gradients, as a share of its norm. A batch that overwrites is off by half.
+const DOUBLED: f64 = 0.05;
+
 /// Other batches that are tried if only the norm of a gradient in `f32` is too far off.
 const FURTHER: u64 = 4;
 
@@ -28,7 +31,7 @@ const FURTHER: u64 = 4;
 /// kernel is wrong for all of them.
 ///
 /// If a step has several batches, the gradients of each kind of batch are compared, with the scale of the last one.
-/// Those that add to earlier gradients run twice.
+/// Those that add to earlier gradients run a second time, which must double the gradients.
 pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> Result<Check, TrainError> {
     let (whole, before) = (of_share(model, options, Share::Last)?, Share::before_last(model.accumulate));
     let mut ratio = whole.ratio;
@@ -50,6 +53,13 @@ pub(super) fn fast_against_reference(model: &Model, options: &VerifyOptions) -> 
 
 /// The check for one kind of batch.
 fn of_share(model: &Model, options: &VerifyOptions, share: Share) -> Result<Check, TrainError> {
+    if model.accumulate > 1 && share != Share::First {
+        let error = doubling_error(model, options, share)?;
+        if error > DOUBLED {
+            let figures = format!("gradients are added to earlier ones with an error of {error:.1e} of their norm");
+            return Ok(Check::new(super::names::FAST, false, figures));
+        }
+    }
     let (first, is_by_norms) = judged(model, options, share, |_, _| {})?;
     if !is_by_norms {
         return Ok(first);
@@ -63,6 +73,15 @@ fn of_share(model: &Model, options: &VerifyOptions, share: Share) -> Result<Chec
         }
     }
     Ok(first)
+}
+
+/// The error of the gradients of a batch that adds to those of the same batch, as a share of their norm.
+fn doubling_error(model: &Model, options: &VerifyOptions, share: Share) -> Result<f64, TrainError> {
+    let small = model.with_batch(model.batch.min(2 * BATCH));
+    let (mut step, mut pool) = prepared(&small, &Options { share, ..options.compiling() }, options.seed)?;
+    let counts = counts(&step)?;
+    let once = run_to_gradients(&mut step, &mut pool, &small)?;
+    adding_error(&mut step, &mut pool, &once, &counts)
 }
 
 /// The check for one batch, and whether it failed only because of norms of gradients in `f32`; `spoil` changes the fast
@@ -234,6 +253,12 @@ mod tests {
             };
             let (check, _) = judged(&model, &options, share, halve).unwrap();
             assert_eq!(check.passed, Some(false), "{share:?}: {check:?}");
+            let error = doubling_error(&model, &options, share).unwrap();
+            // The first batch of a step overwrites the gradients of the step before.
+            assert!(
+                if share == Share::First { (error - 0.5).abs() < 1e-6 } else { error < 1e-6 },
+                "{share:?}: {error}"
+            );
         }
     }
 }

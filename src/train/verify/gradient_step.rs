@@ -62,15 +62,8 @@ pub(super) fn run_to_gradients(
     let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
     let has_gradients = || trained(model).all(|p| program.params[p.0 as usize].grad.is_some());
     if is_before_last || update < program.ops.len() && has_gradients() {
-        // Batches after the first one add to the gradients of earlier ones, which are those of the same batch here.
-        let times = if compiled.graph.share.is_none_or(|share| share == Share::First) { 1u8 } else { 2 };
-        let counts = counts(step)?;
-        for _ in 0..times {
-            counts.iter().try_for_each(|(id, count)| step.write(*id, count))?;
-            step.run_ops(0, update, pool)?;
-        }
-        let of_one = |grads: Vec<f32>| grads.into_iter().map(|g| g / f32::from(times)).collect();
-        return trained(model).map(|p| Ok((p, of_one(step.grad::<f32>(p)?)))).collect();
+        step.run_ops(0, update, pool)?;
+        return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
     }
     // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
     let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
@@ -88,10 +81,45 @@ pub(super) fn run_to_gradients(
     trained(model).map(of).collect()
 }
 
-/// The counters that decide the random numbers of a batch, with their values.
-fn counts(step: &Step) -> Result<Vec<(LValueId, Vec<i64>)>, TrainError> {
+/// Counters with their values.
+pub(super) type Counts = Vec<(LValueId, Vec<i64>)>;
+
+/// The counters that decide the random numbers of a batch.
+pub(super) fn counts(step: &Step) -> Result<Counts, TrainError> {
     let found = ["counter", "batches"].into_iter().filter_map(|name| step.find(name).ok());
     found.map(|id| Ok((id, step.stored::<i64>(id)?.to_vec()))).collect()
+}
+
+/// Runs a batch that adds to the gradients in memory, `once` those of the same batch, once more with the random numbers
+/// of these `counts`. Returns the largest difference between a sum and twice its part, as a share of the norm of the
+/// sum; 0 if updates are between the gradients.
+pub(super) fn adding_error(
+    step: &mut Step,
+    pool: &mut Pool,
+    once: &[(ParamId, Vec<f32>)],
+    counts: &Counts,
+) -> Result<f64, TrainError> {
+    let (update, compiled) = (update_at(step), std::sync::Arc::clone(step.compiled()));
+    let program = &compiled.plan.program;
+    let updates = program.ops.iter().any(|op| op.kind.flat_update().is_some());
+    let are_kept = once.iter().all(|(p, _)| program.params[p.0 as usize].grad.is_some());
+    if !are_kept || updates && update == program.ops.len() {
+        return Ok(0.0);
+    }
+    counts.iter().try_for_each(|(id, count)| step.write(*id, count))?;
+    step.run_ops(0, update, pool)?;
+    let mut largest = 0.0f64;
+    for (p, part) in once {
+        let sum = step.grad::<f32>(*p)?;
+        let length = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
+        let difference = length(&mut sum.iter().zip(part).map(|(s, g)| f64::from(*s) - 2.0 * f64::from(*g)));
+        let whole = length(&mut part.iter().map(|g| 2.0 * f64::from(*g)));
+        // A gradient that is zero, or not finite, shows nothing.
+        if whole > 0.0 && whole.is_finite() {
+            largest = largest.max(difference / whole);
+        }
+    }
+    Ok(largest)
 }
 
 /// What gradients are multiplied by.
