@@ -249,11 +249,11 @@ pub(super) fn load_nvrtc() -> Result<(), CudaError> {
     LOADED.get_or_init(load).clone()
 }
 
-/// Whether a library that was just loaded has the version that this process was told. If not, what earlier starts noted
-/// is removed.
+/// Whether a library that was just loaded has the version that [`probe`] reported. If not, what earlier starts noted is
+/// removed.
 pub(super) fn agrees(name: &str, version: &str) -> bool {
-    let told = FOUND.get().and_then(|found| found.libraries.iter().find(|library| library.name == name));
-    let agrees = told.is_none_or(|library| library.state.as_ref().is_ok_and(|told| told == version));
+    let reported = FOUND.get().and_then(|found| found.libraries.iter().find(|library| library.name == name));
+    let agrees = reported.is_none_or(|library| library.state.as_ref().is_ok_and(|reported| reported == version));
     if !agrees {
         log::warn!("{name} is version {version}, and was another one before");
         KnownLibraries::forget();

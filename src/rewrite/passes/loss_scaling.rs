@@ -39,8 +39,7 @@ pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let op = Op { phase: Phase::Optimizer, ..made_like(rw.op(first), kind, &bound) };
     rw.insert_before(first, op, &[]);
     for number in 0..rw.len() {
-        let counts_updates = counts_updates(rw, number);
-        if counts_updates {
+        if counts_updates(rw, number) {
             rw.bind(number, "scaler", after);
             rw.move_before(number, first);
         } else if !matches!(rw.op(number).kind, OpKind::StepInc(_)) {

@@ -81,7 +81,7 @@ fn doubling_error(model: &Model, options: &VerifyOptions, share: Share) -> Resul
     let (mut step, mut pool) = prepared(&small, &Options { share, ..options.compiling() }, options.seed)?;
     let counts = counts(&step)?;
     let once = run_to_gradients(&mut step, &mut pool, &small)?;
-    adding_error(&mut step, &mut pool, &once, &counts)
+    adding_error(&mut step, &mut pool, &small, &once, &counts)
 }
 
 /// The check for one batch, and whether it failed only because of norms of gradients in `f32`; `spoil` changes the fast

@@ -48,6 +48,15 @@ pub(super) fn update_at(step: &Step) -> usize {
     if are_updates && last_gradient < first { first } else { ops.len() }
 }
 
+/// The operation before which all gradients are in memory; `None` if updates are fused into them or between them.
+fn gradients_at(step: &Step, model: &Model) -> Option<usize> {
+    let (update, compiled) = (update_at(step), step.compiled());
+    let program = &compiled.plan.program;
+    let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
+    let has_gradients = || trained(model).all(|p| program.params[p.0 as usize].grad.is_some());
+    (is_before_last || update < program.ops.len() && has_gradients()).then_some(update)
+}
+
 /// Runs a step that starts afresh as far as its gradients, and gives these, scaled as the step scales them. Where
 /// updates ride on the gradients or are between them, the whole step is run, without decay, and they are read off the
 /// first moment, which was zero: `m = (1 - beta1) g`.
@@ -56,15 +65,12 @@ pub(super) fn run_to_gradients(
     pool: &mut Pool,
     model: &Model,
 ) -> Result<Vec<(ParamId, Vec<f32>)>, TrainError> {
-    let compiled = std::sync::Arc::clone(step.compiled());
-    let program = &compiled.plan.program;
-    let update = update_at(step);
-    let is_before_last = compiled.graph.share.is_some_and(|share| share != Share::Last);
-    let has_gradients = || trained(model).all(|p| program.params[p.0 as usize].grad.is_some());
-    if is_before_last || update < program.ops.len() && has_gradients() {
+    if let Some(update) = gradients_at(step, model) {
         step.run_ops(0, update, pool)?;
         return trained(model).map(|p| Ok((p, step.grad::<f32>(p)?))).collect();
     }
+    let compiled = std::sync::Arc::clone(step.compiled());
+    let program = &compiled.plan.program;
     // Only updates that keep the mean of the gradients are fused into them; of others there is no such state.
     let (state, share) = model.optimizer.first_gradient().unwrap_or(("mean of the gradients", 1.0));
     // Decay would be in the moment too, and what its sum with the gradient rounds.
@@ -96,16 +102,11 @@ pub(super) fn counts(step: &Step) -> Result<Counts, TrainError> {
 pub(super) fn adding_error(
     step: &mut Step,
     pool: &mut Pool,
+    model: &Model,
     once: &[(ParamId, Vec<f32>)],
     counts: &Counts,
 ) -> Result<f64, TrainError> {
-    let (update, compiled) = (update_at(step), std::sync::Arc::clone(step.compiled()));
-    let program = &compiled.plan.program;
-    let updates = program.ops.iter().any(|op| op.kind.flat_update().is_some());
-    let are_kept = once.iter().all(|(p, _)| program.params[p.0 as usize].grad.is_some());
-    if !are_kept || updates && update == program.ops.len() {
-        return Ok(0.0);
-    }
+    let Some(update) = gradients_at(step, model) else { return Ok(0.0) };
     counts.iter().try_for_each(|(id, count)| step.write(*id, count))?;
     step.run_ops(0, update, pool)?;
     let mut largest = 0.0f64;
