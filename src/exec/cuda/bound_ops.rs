@@ -8,7 +8,7 @@ use super::clear_nodes::clear_memory;
 use super::draft::{Drafts, asks_library, draft_all};
 use super::error::CudaError;
 use super::general_members::{place_tables, set_geometry};
-use super::kernel_store::FoundKernel;
+use super::kernel_store::{FoundKernel, Phase};
 use super::launch::Launch;
 use super::memory::DeviceMemory;
 use super::source::KernelSource;
@@ -97,8 +97,10 @@ impl BoundOps {
     pub(super) fn put(&self, launch: &Launch) -> Result<(), ExecError> {
         match launch {
             Launch::Single { op, flags } => self.put_flagged(*op, *flags),
-            Launch::Fused { ops, kernel, args } => launch_phase(&self.gpu, kernel.phases[0], kernel.threads, args)
-                .map_err(|why| ExecError::device(&self.compiled, ops[0], why)),
+            Launch::Fused { ops, kernel, args } => {
+                let put = |phase: &Phase| launch_phase(&self.gpu, *phase, kernel.threads, args);
+                kernel.phases.iter().try_for_each(put).map_err(|why| ExecError::device(&self.compiled, ops[0], why))
+            }
         }
     }
 

@@ -118,8 +118,10 @@ pub(super) fn planned(ops: &BoundOps, launches: &[&Launch], feeds: &[&FeedLaunch
                     numbers += ops.calls[*op].iter().map(|call| plan_numbers(call, &mut row)).sum::<usize>();
                     words[..FLAGS].copy_from_slice(&row[..FLAGS]);
                 }
-                let members = members.iter().map(|op| Some(*op)).collect();
-                out.push(Planned { function: kernel.phases[0].function, args, ops: members, numbers });
+                let members: Vec<Option<usize>> = members.iter().map(|op| Some(*op)).collect();
+                let planned =
+                    |p: &Phase| Planned { function: p.function, args: args.clone(), ops: members.clone(), numbers };
+                out.extend(kernel.phases.iter().map(planned));
             }
         }
     }

@@ -27,7 +27,7 @@ pub(super) struct Member {
 /// Shared memory of a block that occupies a multiprocessor alone.
 const ALONE_BYTES: u32 = 100 << 10;
 
-/// Groups of the plan as launches: members whose kernels have one phase and the same block size share a launch; the
+/// Groups of the plan as launches: members with the same block size share a launch for each phase of their kernels; the
 /// others run one after the other.
 pub(super) fn fuse(ops: &BoundOps) -> Vec<Launch> {
     let groups = &ops.compiled.plan.groups;
@@ -183,12 +183,15 @@ fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
     out
 }
 
-/// The contribution of an operation with one kernel of one phase to a shared launch.
+/// The contribution of an operation with one kernel to a shared launch. If the kernel has several phases, each of them
+/// is in a launch of its own, with the same phase of other members.
 fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
-    // Blocks of a cluster belong together and share a launch with no other operation.
-    let may_share = planned && kernel.phases.len() == 1 && spec.cluster_blocks == 1;
+    // Blocks of a cluster belong together and share a launch with no other operation, and neither do blocks that wait
+    // for each other if an earlier phase prepares this.
+    let is_one = kernel.phases.len() == 1;
+    let may_share = planned && spec.cluster_blocks == 1 && (is_one || !spec.blocks_meet);
     may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
 }
 
@@ -210,11 +213,11 @@ fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
 /// One launch of operations that do not depend on each other.
 ///
 /// # Errors
-/// If one of them is not a kernel of one phase for its own sizes, the last one needs more threads than the others, or
+/// If one of them is not a kernel for its own sizes that may share a launch, the last one needs more threads than the others, or
 /// the compiler refuses.
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
     let members: Option<Vec<Member>> = shared.iter().map(|op| own_sizes_member(ops, *op)).collect();
-    let members = members.ok_or("one of the operations is not a kernel of one phase for its own sizes")?;
+    let members = members.ok_or("one of the operations is not a kernel for its own sizes that may share a launch")?;
     let (last, others) = members.split_last().ok_or("no operation is to be launched")?;
     if others.iter().all(|m| m.threads < last.threads) {
         return Err(format!("blocks of {} threads are too large for the other operations", last.threads).into());

@@ -64,7 +64,7 @@ impl Recording {
     pub(super) fn calls(&self, ops: &BoundOps) -> usize {
         let count = self.launches.iter().map(|l| match l {
             Launch::Single { op, .. } => ops.calls[*op].iter().map(BoundCall::launches).sum(),
-            Launch::Fused { .. } => 1,
+            Launch::Fused { kernel, .. } => kernel.phases.len(),
         });
         count.sum()
     }

@@ -236,45 +236,63 @@ impl KernelSource {
         );
     }
 
-    /// One kernel whose blocks are divided among several operations.
+    /// A kernel for each phase whose blocks are divided among the operations that have this phase.
     fn add_shared_launch(&self, text: &mut String) {
         append(text, format_args!("struct Members {{ Args a[{}]; }};\n", self.members.len()));
-        let mut body = String::from("int block = blockIdx.x;\n");
-        let [mut blocks, mut smem, mut threads] = ["0"; 3].map(String::from);
+        let [mut phases, mut threads] = ["1", "0"].map(String::from);
         // Two blocks must fit a multiprocessor, which leaves enough registers for the members, except for members whose
         // blocks each occupy a multiprocessor.
         let mut fit = String::from("2");
-        let mut index = 0;
-        // Members of one type share their code, which is compiled once.
-        for alike in self.members.chunk_by(|a, b| a == b) {
-            let (spec, count) = (&alike[0], alike.len());
-            append(text, format_args!("static_assert(member{index}::Op::PHASES == 1, \"members have one phase\");\n"));
-            body.push_str(&share_of(spec, index, count));
-            blocks.push_str(&blocks_of(spec, index, count));
-            smem = format!("max_i({smem}, member{index}::Op::smem(0))");
+        for index in self.types_alike().map(|(index, ..)| index) {
+            phases = format!("max_i({phases}, member{index}::Op::PHASES)");
             threads = format!("max_i({threads}, member{index}::Op::THREADS)");
             fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
-            index += count;
         }
-        append(text, format_args!("constexpr int THREADS = {threads}, BLOCKS = {fit};\n"));
-        self.add_entry(text, 0, "THREADS, BLOCKS", "Members m", &body);
-        // Blocks of general members depend on the numbers of a launch, from which a kernel computes them.
-        let known = if self.is_general() { "0" } else { &blocks };
-        append(
-            text,
-            format_args!(
-                "extern \"C\" __constant__ long long meta[9] = {{1, THREADS, 0, {known}, {smem}, 0, 0, 0, 0}};\n"
-            ),
-        );
+        append(text, format_args!("constexpr int PHASES = {phases}, THREADS = {threads}, BLOCKS = {fit};\n"));
+        for phase in 0..MAX_PHASES {
+            let shares = self.types_alike().map(|(index, spec, count)| share_of(spec, index, count, phase));
+            let body = format!("int block = blockIdx.x;\n{}", shares.collect::<String>());
+            self.add_entry(text, phase, "THREADS, BLOCKS", "Members m", &body);
+        }
+        self.add_shared_facts(text);
+    }
+
+    /// What a shared launch reports about itself. The blocks of general members depend on the numbers of a launch, from
+    /// which a kernel computes them.
+    fn add_shared_facts(&self, text: &mut String) {
+        let blocks = |phase| {
+            let of = |(index, spec, count)| blocks_of(spec, index, count, phase);
+            format!("0{}", self.types_alike().map(of).collect::<String>())
+        };
+        let smem = |phase| {
+            let of = |(index, ..): (usize, _, _)| if_phase(index, phase, "smem", &phase.to_string());
+            self.types_alike().map(of).fold(String::from("0"), |most, bytes| format!("max_i({most}, {bytes})"))
+        };
+        let known = |phase| if self.is_general() { String::from("0") } else { blocks(phase) };
+        let facts: Vec<String> = (0..MAX_PHASES).map(|phase| format!("{}, {}", known(phase), smem(phase))).collect();
+        let facts = facts.join(", ");
+        append(text, format_args!("extern \"C\" __constant__ long long meta[9] = {{PHASES, THREADS, 0, {facts}}};\n"));
         if self.is_general() {
-            append(
-                text,
-                format_args!(
-                    "extern \"C\" __attribute__((global)) void geometry(const __grid_constant__ Members m, \
-                     long long* out) {{\nout[3] = {blocks};\nout[4] = {smem};\n}}\n"
-                ),
+            text.push_str(
+                "extern \"C\" __attribute__((global)) void geometry(const __grid_constant__ Members m, \
+                 long long* out) {\n",
             );
+            for phase in 0..MAX_PHASES {
+                let (at, of) = (3 + 2 * phase, 4 + 2 * phase);
+                append(text, format_args!("out[{at}] = {};\nout[{of}] = {};\n", blocks(phase), smem(phase)));
+            }
+            text.push_str("}\n");
         }
+    }
+
+    /// The members of each type, which are compiled once: the index of the first one, the type, and their number.
+    fn types_alike(&self) -> impl Iterator<Item = (usize, &KernelSpec, usize)> {
+        let mut index = 0;
+        self.members.chunk_by(|a, b| a == b).map(move |alike| {
+            let first = index;
+            index += alike.len();
+            (first, &alike[0], alike.len())
+        })
     }
 
     /// The function that is launched for a phase.
@@ -291,20 +309,29 @@ impl KernelSource {
     }
 }
 
-/// The blocks of `count` members of one type, the first of which has this index, as a term of a sum.
-fn blocks_of(spec: &KernelSpec, index: usize, count: usize) -> String {
+/// A function of a member's type for a phase; zero if the member does not have this phase.
+fn if_phase(index: usize, phase: usize, function: &str, arguments: &str) -> String {
+    let call = format!("member{index}::Op::{function}({arguments})");
+    // Every member has the first phase.
+    if phase == 0 { call } else { format!("(member{index}::Op::PHASES > {phase} ? {call} : 0)") }
+}
+
+/// The blocks in a phase of `count` members of one type, the first of which has this index, as a term of a sum.
+fn blocks_of(spec: &KernelSpec, index: usize, count: usize, phase: usize) -> String {
+    let known = if_phase(index, phase, "blocks", &phase.to_string());
     match count {
         _ if spec.is_general() => {
-            let of = |member| format!(" + member{index}::Op::blocks_for(m.a[{member}], 0)");
+            let of =
+                |member| format!(" + {}", if_phase(member, phase, "blocks_for", &format!("m.a[{member}], {phase}")));
             (index..index + count).map(of).collect()
         }
-        1 => format!(" + member{index}::Op::blocks(0)"),
-        _ => format!(" + {count} * member{index}::Op::blocks(0)"),
+        1 => format!(" + {known}"),
+        _ => format!(" + {count} * {known}"),
     }
 }
 
-/// The part of a shared launch that `count` members of one type have, the first of which has this index.
-fn share_of(spec: &KernelSpec, index: usize, count: usize) -> String {
+/// The part of a phase of a shared launch that `count` members of one type have, the first of which has this index.
+fn share_of(spec: &KernelSpec, index: usize, count: usize, phase: usize) -> String {
     let args = if count == 1 { format!("m.a[{index}]") } else { format!("m.a[{index} + which]") };
     let start = start_of(spec, &args);
     let idle = format!(
@@ -313,26 +340,26 @@ fn share_of(spec: &KernelSpec, index: usize, count: usize) -> String {
     );
     let run = format!(
         "if constexpr (!Begins<member{index}::Op>::VALUE) {start};\n\
-         member{index}::Op::run<0>({args}, block, smem);\nreturn;\n"
+         member{index}::Op::run<{phase}>({args}, block, smem);\nreturn;\n"
     );
-    if spec.is_general() {
-        return format!(
+    let share = if spec.is_general() {
+        format!(
             "for (int which = 0; which < {count}; ++which) {{\n\
-             const int own = member{index}::Op::blocks_for(m.a[{index} + which], 0);\n\
+             const int own = member{index}::Op::blocks_for(m.a[{index} + which], {phase});\n\
              if (block < own) {{\n{idle}{run}}}\nblock -= own;\n}}\n"
-        );
-    }
-    let (all, which) = match count {
-        1 => (format!("member{index}::Op::blocks(0)"), String::new()),
-        _ => (
-            format!("{count} * member{index}::Op::blocks(0)"),
-            format!(
-                "const int which = block / member{index}::Op::blocks(0);\n\
-                 block -= which * member{index}::Op::blocks(0);\n"
-            ),
-        ),
+        )
+    } else {
+        let each = format!("member{index}::Op::blocks({phase})");
+        let (all, which) = match count {
+            1 => (each, String::new()),
+            _ => {
+                (format!("{count} * {each}"), format!("const int which = block / {each};\nblock -= which * {each};\n"))
+            }
+        };
+        format!("if (block < {all}) {{\n{idle}{which}{run}}}\nblock -= {all};\n")
     };
-    format!("if (block < {all}) {{\n{idle}{which}{run}}}\nblock -= {all};\n")
+    // Every member has the first phase.
+    if phase == 0 { share } else { format!("if constexpr (member{index}::Op::PHASES > {phase}) {{\n{share}}}\n") }
 }
 
 /// The start of kernels that do not call `begin` themselves: it reads the flags of the launch if these may be set;

@@ -30,6 +30,10 @@ const FEW_ELEMENTS: usize = 1 << 16;
 const FEW_COLUMNS: usize = 512;
 /// The smallest number of products that are worth moving.
 const LEAST_PRODUCTS: usize = 3;
+/// The same for gradients of convolutions: their kernels add in two phases, so that two of them save two launches.
+const LEAST_CONVOLUTIONS: usize = 2;
+/// The largest number of multiplications of the gradient of a convolution's weight: about 2 us on a large GPU.
+const FEW_MULTIPLICATIONS: usize = 1 << 26;
 /// The largest number of elements that may be alive longer.
 const MOST_KEPT: usize = 1 << 23;
 
@@ -98,8 +102,11 @@ impl Gathered {
         let (numbers, limits): (Vec<usize>, Vec<usize>) = found.into_iter().filter(|(_, limit)| *limit > last).unzip();
         let place = limits.into_iter().min()?;
         let products: Vec<usize> = numbers.iter().filter_map(|number| elements(&program.ops[*number])).collect();
-        let launches = products.len().div_ceil(MOST_TOGETHER);
-        if products.len() < LEAST_PRODUCTS || kept(program, &numbers) > MOST_KEPT {
+        let launches = products.len().div_ceil(MOST_TOGETHER).max(1);
+        let is_convolution = |number: &&usize| matches!(program.ops[**number].kind, OpKind::Conv2dBwdW(_));
+        let convolutions = numbers.iter().filter(is_convolution).count();
+        let are_enough = products.len() >= LEAST_PRODUCTS || convolutions >= LEAST_CONVOLUTIONS;
+        if !are_enough || kept(program, &numbers) > MOST_KEPT {
             return None;
         }
         Some(Self { numbers, place, together: products.iter().sum::<usize>() / launches })
@@ -112,6 +119,10 @@ fn is_movable(op: &Op, rows: usize) -> bool {
         OpKind::Gemm(g) => {
             let plain = matches!(g.trans, Trans::Tn) && g.epilogue == Epilogue::default();
             plain && g.k >= rows && g.m * g.n <= FEW_ELEMENTS
+        }
+        OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry: g, .. }) => {
+            let (positions, [_, weights, _]) = (g.n * g.ho * g.wo, g.elements());
+            positions >= rows && weights <= FEW_ELEMENTS && positions * weights <= FEW_MULTIPLICATIONS
         }
         OpKind::LayerNormBwd(norm) => norm.part.is_all() && norm.rows >= rows && norm.cols <= FEW_COLUMNS,
         OpKind::BiasGrad(sum) => sum.rows >= rows && sum.cols <= FEW_ELEMENTS,
@@ -163,6 +174,7 @@ fn kept(program: &Program, numbers: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::{check, read_preset};
     use crate::rewrite::sample::{network, on_gpu};
 
     /// A block with a normalisation and two products.
@@ -205,6 +217,35 @@ mod tests {
                 |op: &Op| op.phase == Phase::Backward && !is_movable(op, MANY_ROWS) && op.arg("dx").is_some();
             assert!(!program.ops[last..].iter().any(on_the_way));
         }
+    }
+
+    /// A residual network of two convolutions on images of one channel, then one on images of 16.
+    fn convolutional(side: usize, batch: usize) -> Program {
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "input": {{"shape": [1, {side}, {side}], "batch": {batch}}}, "layers": [
+            {{"type": "conv2d", "filters": 16, "kernel": 3, "padding": "same"}}, {{"type": "batch_norm"}},
+            {{"type": "residual", "layers": [
+                {{"type": "conv2d", "filters": 16, "kernel": 3, "padding": "same", "activation": "relu"}},
+                {{"type": "conv2d", "filters": 16, "kernel": 3, "padding": "same", "bias": false}}]}},
+            {{"type": "global_avg_pool"}}, {{"type": "dense", "units": 10}}],
+            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adamw", "lr": 0.001}}}}"#
+        );
+        on_gpu(&check(&read_preset(&text).unwrap()).model.unwrap(), Precision::F32)
+    }
+
+    #[test]
+    fn gradients_of_small_convolutions_come_last_too() {
+        let names = |program: &Program| program.ops.iter().map(|op| op.kind.name()).collect::<Vec<_>>();
+        let small = convolutional(8, 64);
+        let all = names(&small);
+        let first = all.iter().position(|name| *name == "conv2d_bwd_w").unwrap();
+        let gathered = all[first..].iter().take_while(|name| ["conv2d_bwd_w", "reduce_sum"].contains(name));
+        assert_eq!(gathered.filter(|name| **name == "conv2d_bwd_w").count(), 3, "{all:?}");
+        assert!(!all[first..].contains(&"conv2d_bwd_x"), "{all:?}");
+        // The sums of large images fill a GPU alone.
+        let large = names(&convolutional(64, 64));
+        let first = large.iter().position(|name| *name == "conv2d_bwd_w").unwrap();
+        assert!(large[first..].contains(&"conv2d_bwd_x"), "{large:?}");
     }
 
     #[test]
