@@ -268,6 +268,21 @@ template <i64 ROWS, i64 C, int V, int THREADS, int TX, i64 CHUNK, int CHUNK_AT =
     }
 };
 
+// The first barrier of a cluster, in two halves: before any block sends something, all blocks must have started.
+DEV void start_cluster() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+DEV void wait_for_cluster() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// Stores two floats to the address `at` in the shared memory of a block of the cluster. They can be read there after
+// `meet_cluster`.
+DEV void send(float2* at, int block, float x, float y) {
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_address(at)), "r"(block));
+    asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(there), "f"(x), "f"(y) : "memory");
+}
+DEV void meet_cluster() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
 // A constant of the operation from the bits of its f64, or from number INDEX.
 template <u64 BITS, int INDEX> DEV double real_number(const Args& a) {
     return __longlong_as_double(Number<(i64)BITS, INDEX>(a));
@@ -326,6 +341,48 @@ template <i64 ROWS, i64 C, int V, int TX, int THREADS_, int SUMS> struct BatchNo
     static constexpr int blocks(int) { return Tile::ACROSS; }
     DEV int blocks_for(const Args& a, int) { return Tile::across_for(a); }
     static constexpr int smem(int) { return norms::column_floats(THREADS, TX, SUMS * V) * 4; }
+};
+
+// Tensors of medium size, on GPUs with clusters: the blocks of a cluster share whole columns, CHUNK rows each. Blocks
+// that follow one another form a cluster; the number of a block in it is that of its chunk. SUMS as for
+// `BatchNormPhases`.
+template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> struct BatchNormClusters {
+    static constexpr int PHASES = 1, THREADS = THREADS_, BLOCKS = 8;
+    using Tile = norms::Tiles<ROWS, C, V, THREADS, TX, CHUNK>;
+    static_assert(!Tile::FIXED || Tile::CHUNKS == BLOCKS, "every block of a cluster has rows");
+    static_assert(Tile::TY >= BLOCKS, "a row of threads sends the sums to each block");
+    // Floats of scratch, a multiple of four.
+    static constexpr int SCRATCH = ceil_div(norms::column_floats(THREADS, TX, SUMS * V), 4) * 4;
+    static constexpr i64 WORK = 0;
+    static constexpr int blocks(int) { return Tile::ACROSS * BLOCKS; }
+    DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * BLOCKS; }
+    static constexpr int smem(int) { return (SCRATCH + 2 * BLOCKS * Tile::WIDE) * 4; }
+
+    DEV Tile of(const Args& a, int block) {
+        return Tile::of(a, block % BLOCKS * Tile::across_for(a) + block / BLOCKS);
+    }
+    DEV float2* parts(char* smem, int chunk, const Tile& t) {
+        return (float2*)((float*)smem + SCRATCH) + chunk * Tile::WIDE + t.tx * V;
+    }
+    // Sends two sums of each channel to every block of the cluster, and waits for those of the others. All threads of a
+    // column have the same sums.
+    DEV void share(const Tile& t, char* smem, const float (&first)[V], const float (&second)[V]) {
+        norms::wait_for_cluster();
+        if (t.ty < BLOCKS) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) norms::send(parts(smem, t.chunk, t) + i, t.ty, first[i], second[i]);
+        }
+        norms::meet_cluster();
+    }
+    // Calls `use(rows, i, sums)` for the two sums of each block and channel, in the order of the blocks.
+    template <class Use> DEV void each(const Tile& t, char* smem, Use use) {
+#pragma unroll
+        for (int chunk = 0; chunk < BLOCKS; ++chunk) {
+            const int rows = t.rows_of(chunk);
+#pragma unroll
+            for (int i = 0; i < V; ++i) use(rows, i, parts(smem, chunk, t)[i]);
+        }
+    }
 };
 
 // Slots: x, gamma, beta, mean_prev, var_prev, y, mean, rstd, running_mean, running_var, work, residual. x, y and the
@@ -403,6 +460,98 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
                 if (a.has(Slots::RESIDUAL)) {
                     float beside[V];
                     norms::fetch<T, V>(a.at<T>(Slots::RESIDUAL) + t.channel + (size_t)row * cols).widen(beside);
+#pragma unroll
+                    for (int i = 0; i < V; ++i) d[r][i] += beside[i];
+                }
+                act.template of<T>(d[r]);
+                norms::put<T, V>(y + (size_t)row * cols, d[r]);
+            }
+        }
+    }
+};
+
+// The same for tensors whose columns are too long for one block, on GPUs with clusters: the eight blocks of a cluster
+// own TX groups of V channels, and each keeps CHUNK rows of them in registers. A block sends its mean (relative to the
+// value in the first row) and its sum of squared deviations of each channel to all blocks of the cluster, which merge
+// them by counts, means and squares in the same order. Otherwise like `BatchNormSmall`; CHUNK is number 2.
+template <class T, i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, u64 EPS, u64 MOMENTUM, int ACT,
+    int R = ceil_div(CHUNK, THREADS_ / TX)>
+struct BatchNormCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
+    using Slots = slots::batch_norm;
+    using Parts = BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1>;
+    using Tile = typename Parts::Tile;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY;
+    static constexpr bool EVEN = Tile::FIXED && ROWS % CHUNK == 0 && CHUNK % TY == 0;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        float* scratch = (float*)smem;
+        norms::start_cluster();
+        const Tile t = Parts::of(a, block);
+        const size_t cols = t.cols;
+        const T* x = a.at<T>(Slots::X) + t.first;
+        norms::Raw<T, V> raw[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, t.count - 1) * cols);
+        float origin[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
+        norms::fetch<T, V>(a.at<T>(Slots::X) + t.channel).widen(origin);
+        norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
+        norms::floats(a, Slots::BETA, t.channel, 0.0f, beta);
+        norms::Statistics<MOMENTUM, V> statistics;
+        const bool writes = t.ty == 0 && t.chunk == 0 && t.valid;
+        if (writes) statistics.get(a, t.channel);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = square[i] = 0.0f;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            raw[r].widen(d[r]);
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                d[r][i] -= origin[i];
+                if (EVEN || t.ty + r * TY < t.count) sum[i] += d[r][i];
+            }
+        }
+        norms::column_sum<THREADS, TX>(sum, scratch);
+#pragma unroll
+        for (int i = 0; i < V; ++i) sum[i] = norms::product(sum[i], norms::reciprocal(t.count));
+#pragma unroll
+        for (int r = 0; r < R; ++r)
+#pragma unroll
+            for (int i = 0; i < V; ++i) {
+                d[r][i] -= sum[i];
+                if (EVEN || t.ty + r * TY < t.count) square[i] = fmaf(d[r][i], d[r][i], square[i]);
+            }
+        norms::column_sum<THREADS, TX>(square, scratch);
+        Parts::share(t, smem, sum, square);
+        float mean[V], rstd[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) mean[i] = square[i] = 0.0f;
+        Parts::each(t, smem, [&](int rows, int i, float2 part) { mean[i] = fmaf((float)rows, part.x, mean[i]); });
+#pragma unroll
+        for (int i = 0; i < V; ++i) mean[i] = norms::product(mean[i], norms::reciprocal(t.rows));
+        Parts::each(t, smem, [&](int rows, int i, float2 part) {
+            const float apart = part.x - mean[i];
+            square[i] += fmaf(norms::product((float)rows, apart), apart, part.y);
+        });
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            square[i] = norms::product(square[i], norms::reciprocal(t.rows));
+            rstd[i] = rsqrtf(square[i] + (float)norms::real_number<EPS, 3>(a));
+            gamma[i] = norms::product(gamma[i], rstd[i]);
+            beta[i] = fmaf(sum[i] - mean[i], gamma[i], beta[i]);
+            origin[i] += mean[i];
+        }
+        if (writes) statistics.put(a, t.rows, t.channel, origin, square, rstd);
+        T* y = a.at<T>(Slots::Y) + t.first;
+        const Function<ACT, 5> act(a);
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            const int row = t.ty + r * TY;
+#pragma unroll
+            for (int i = 0; i < V; ++i) d[r][i] = fmaf(d[r][i], gamma[i], beta[i]);
+            if (t.valid && row < t.count) {
+                if (a.has(Slots::RESIDUAL)) {
+                    float beside[V];
+                    norms::fetch<T, V>(a.at<T>(Slots::RESIDUAL) + t.first + (size_t)row * cols).widen(beside);
 #pragma unroll
                     for (int i = 0; i < V; ++i) d[r][i] += beside[i];
                 }
@@ -702,6 +851,81 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
 #pragma unroll
             for (int i = 0; i < V; ++i) g[r][i] = fmaf(gamma[i], g[r][i], fmaf(slope[i], centred[r][i], offset[i]));
             if (row < rows) norms::put<T, V>(dx + (size_t)row * cols, g[r]);
+        }
+    }
+};
+
+// The same with clusters: see `BatchNormCluster`. A block sends its sums of g and of g (x - mean) to all blocks of its
+// cluster, which add them in the same order. CHUNK is number 2.
+template <class T, i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int ACT_GRAD, bool ACCUMULATE,
+    int R = ceil_div(CHUNK, THREADS_ / TX)>
+struct BatchNormBwdCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
+    using Slots = slots::batch_norm_bwd;
+    using Parts = BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 2>;
+    using Tile = typename Parts::Tile;
+    using Item = norms::BwdItem<T, V, ACT_GRAD>;
+    static constexpr int THREADS = THREADS_, TY = Tile::TY;
+    static constexpr bool EVEN = Tile::FIXED && ROWS % CHUNK == 0 && CHUNK % TY == 0;
+
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        norms::start_cluster();
+        const Tile t = Parts::of(a, block);
+        const size_t cols = t.cols;
+        Item raw[R];
+#pragma unroll
+        for (int r = 0; r < R; ++r) raw[r] = Item::of(a, t.first + (size_t)min_i(t.ty + r * TY, t.count - 1) * cols);
+        float gamma[V], mean[V], rstd[V], g[R][V], centred[R][V], sum[2 * V], dgamma[V], dbeta[V];
+        norms::floats(a, Slots::GAMMA, t.channel, 1.0f, gamma);
+        norms::floats(a, Slots::MEAN, t.channel, 0.0f, mean);
+        norms::floats(a, Slots::RSTD, t.channel, 1.0f, rstd);
+        const bool writes = t.ty == 0 && t.chunk == 0 && t.valid;
+        if (writes) {
+            norms::previous<ACCUMULATE>(a, Slots::DGAMMA, t.channel, dgamma);
+            norms::previous<ACCUMULATE>(a, Slots::DBETA, t.channel, dbeta);
+        }
+#pragma unroll
+        for (int i = 0; i < 2 * V; ++i) sum[i] = 0.0f;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            raw[r].take(a, mean, g[r], centred[r]);
+#pragma unroll
+            for (int i = 0; i < V; ++i)
+                if (EVEN || t.ty + r * TY < t.count) {
+                    sum[i] += g[r][i];
+                    sum[V + i] = fmaf(g[r][i], centred[r][i], sum[V + i]);
+                }
+        }
+        norms::column_sum<THREADS, TX>(sum, (float*)smem);
+        float total[V], product[V], offset[V], slope[V];
+#pragma unroll
+        for (int i = 0; i < V; ++i) total[i] = sum[i], product[i] = sum[V + i];
+        Parts::share(t, smem, total, product);
+#pragma unroll
+        for (int i = 0; i < V; ++i) total[i] = product[i] = 0.0f;
+        Parts::each(t, smem, [&](int, int i, float2 part) {
+            total[i] += part.x;
+            product[i] += part.y;
+        });
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            product[i] = norms::product(product[i], rstd[i]);
+            gamma[i] = norms::product(gamma[i], rstd[i]);
+            slope[i] = norms::product(
+                norms::product(-gamma[i], rstd[i]), norms::product(product[i], norms::reciprocal(t.rows)));
+            offset[i] = norms::product(-gamma[i], norms::product(total[i], norms::reciprocal(t.rows)));
+        }
+        if (writes) {
+            norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, product);
+            norms::put_gradient(a, Slots::DBETA, t.channel, dbeta, total);
+        }
+        if (!a.has(Slots::DX) || !t.valid) return;
+        T* dx = a.at<T>(Slots::DX) + t.first;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+            const int row = t.ty + r * TY;
+#pragma unroll
+            for (int i = 0; i < V; ++i) g[r][i] = fmaf(gamma[i], g[r][i], fmaf(slope[i], centred[r][i], offset[i]));
+            if (row < t.count) norms::put<T, V>(dx + (size_t)row * cols, g[r]);
         }
     }
 };

@@ -113,7 +113,7 @@ const CONV: [&str; 11] = [
 ];
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 84] = [
+pub const FAMILIES: [KernelFamily; 86] = [
     family(Gemm, "GemmSimt", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmMma", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -136,9 +136,11 @@ pub const FAMILIES: [KernelFamily; 84] = [
     family(Conv, "ConvDirect", "type, product, kinds of what follows, any stride, vectors", &CONV),
     family(Conv, "ConvDirectBwdW", "type, any stride, weights a thread, vectors, one phase or two", &CONV),
     family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),
+    family(Norm, "BatchNormCluster", NORM, &BATCH_NORM),
     family(Norm, "BatchNorm", NORM, &BATCH_NORM),
     family(Norm, "BatchNormEval", NORM, &["rows", "channels", "rows of a chunk", "epsilon", "function"]),
     family(Norm, "BatchNormBwdSmall", NORM, BATCH_NORM_BWD),
+    family(Norm, "BatchNormBwdCluster", NORM, BATCH_NORM_BWD),
     family(Norm, "BatchNormBwd", NORM, BATCH_NORM_BWD),
     family(Norm, "LayerNorm", ROW_NORM, &["rows", "columns", "epsilon"]),
     family(Norm, "LayerNormBwd", ROW_NORM, &["rows", "columns", "rows of a chunk"]),

@@ -212,7 +212,7 @@ fn tiles(gemm: &Gemm, [rows, cols]: [usize; 2]) -> (usize, usize) {
 /// The tiles and splits with the least estimates, at most two splits of a tile.
 fn best(tiles: &[Tile], product: &Product, real: Real, gpu: &CudaFacts, count: usize) -> Vec<CustomKernel> {
     let gemm = &product.gemm;
-    // An update is made of whole sums, and a launch is shared by kernels of one phase.
+    // An update is made of whole sums; with tiles of several products, a launch fills the machine without splits.
     let is_whole = product.stepping.is_some() || gemm.together > 0;
     let splits = if is_whole { &SPLITS[..1] } else { &SPLITS[..] };
     let mut ways: Vec<Way> = Vec::new();

@@ -20,6 +20,12 @@ const SECTOR_BYTES: f64 = 32.0;
 const TRIP_US: f64 = 0.4;
 /// The largest number of rows and of columns, well within 32 bits.
 const MAX_EXTENT: usize = 1 << 30;
+/// Blocks of a cluster.
+const CLUSTER: usize = 8;
+/// The smallest number of rows for which blocks of a cluster are offered; each of them then has rows.
+const CLUSTER_ROWS: usize = 512;
+/// The time that they need to exchange their sums, in microseconds.
+const CLUSTER_US: f64 = 1.0;
 
 /// Every type of this family for an operation, in rising order of preference among equals.
 #[must_use]
@@ -35,7 +41,8 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     if rows == 0 || cols == 0 || rows > MAX_EXTENT || cols > MAX_EXTENT {
         return Vec::new();
     }
-    let shape = Shape { real, rows, cols, multiprocessors: (gpu.multiprocessors as usize).max(1) };
+    let (multiprocessors, has_clusters) = ((gpu.multiprocessors as usize).max(1), gpu.capability >= (9, 0));
+    let shape = Shape { real, rows, cols, multiprocessors, has_clusters };
     match *kind {
         OpKind::BatchNorm(ops::BatchNorm { eps, momentum, act, .. }) => batch_norm(&shape, eps, momentum, act),
         OpKind::BatchNormEval(ops::BatchNormEval { eps, act, .. }) => vec![batch_norm_eval(&shape, eps, act)],
@@ -51,12 +58,13 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
 /// A template with its arguments.
 type Type = (&'static str, String);
 
-/// The rows and columns to normalise, and the number of multiprocessors.
+/// The rows and columns to normalise, the number of multiprocessors, and whether blocks can form clusters.
 struct Shape {
     real: Real,
     rows: usize,
     cols: usize,
     multiprocessors: usize,
+    has_clusters: bool,
 }
 
 impl Shape {
@@ -112,14 +120,38 @@ impl Shape {
         Chunks { tx, rows, threads, work_bytes: self.rows.div_ceil(rows) * self.cols * 8 }
     }
 
-    /// How a block holds all rows of a few columns in registers, if it can: at most `deep` rows for each thread.
-    /// `tensors` is the number of tensors that it moves.
-    fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
-        let vector = match self.cols {
+    /// Elements moved by one access, if a block holds rows in registers.
+    const fn held_vector(&self) -> usize {
+        match self.cols {
             cols if cols.is_multiple_of(4) => 4,
             cols if cols.is_multiple_of(2) => 2,
             _ => 1,
-        };
+        }
+    }
+
+    /// The number of bytes that the second-level cache moves for each byte of pieces of `tx` vectors: for less than a
+    /// sector, it moves more bytes than they contain, but it is faster than memory.
+    fn excess(&self, tx: usize) -> f64 {
+        (SECTOR_BYTES / (tx * self.held_vector() * self.real.size()) as f64 * 0.6).max(1.0)
+    }
+
+    /// How the blocks of a cluster hold all rows of a few columns in registers, if they can: at most `deep` rows for
+    /// each thread. `tensors` is the number of tensors that it moves.
+    fn cluster(&self, deep: usize, tensors: usize) -> Option<Cluster> {
+        let vector = self.held_vector();
+        let groups = self.cols / vector;
+        let tx = [1, 2, 4, 8].into_iter().find(|&tx| CLUSTER * groups.div_ceil(tx) <= self.multiprocessors)?;
+        let chunk = self.rows.div_ceil(CLUSTER);
+        let threads = (chunk * tx / 2).next_power_of_two().clamp(64, 512);
+        let fits = self.has_clusters && self.rows >= CLUSTER_ROWS && chunk <= threads / tx * deep;
+        let cost_us = LAUNCH_US + CLUSTER_US + self.excess(tx) * self.move_us(tensors);
+        fits.then_some(Cluster { vector, tx, chunk, threads, cost_us })
+    }
+
+    /// How a block holds all rows of a few columns in registers, if it can: at most `deep` rows for each thread.
+    /// `tensors` is the number of tensors that it moves.
+    fn small(&self, deep: usize, tensors: usize) -> Option<Small> {
+        let vector = self.held_vector();
         let groups = self.cols / vector;
         // Wide pieces of rows, if that leaves a block for each multiprocessor.
         let (tx, ty) = [8, 4, 2, 1].into_iter().find_map(|tx| {
@@ -129,10 +161,7 @@ impl Shape {
         })?;
         let waves = groups.div_ceil(tx).div_ceil(self.multiprocessors);
         let pieces_us = (waves * self.rows * tx * tensors) as f64 / PIECES_PER_US;
-        // For pieces of less than a sector, the second-level cache moves more bytes than they contain; it is faster
-        // than memory.
-        let excess = (SECTOR_BYTES / (tx * vector * self.real.size()) as f64 * 0.6).max(1.0);
-        let cost_us = LAUNCH_US + pieces_us.max(excess * self.move_us(tensors));
+        let cost_us = LAUNCH_US + pieces_us.max(self.excess(tx) * self.move_us(tensors));
         Some(Small { vector, tx, threads: ty * tx, cost_us })
     }
 }
@@ -172,6 +201,16 @@ struct Small {
     cost_us: f64,
 }
 
+/// A cluster of blocks that share columns.
+struct Cluster {
+    vector: usize,
+    tx: usize,
+    /// Rows of a block.
+    chunk: usize,
+    threads: usize,
+    cost_us: f64,
+}
+
 fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activation>) -> Vec<CustomKernel> {
     let Shape { real, rows, cols, .. } = *shape;
     let t = real.cpp();
@@ -191,11 +230,23 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
             .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}"));
         out.push(general_or_wider(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
+    if let Some(Cluster { vector, tx, chunk, threads, cost_us }) = shape.cluster(MOST_ROWS, 2) {
+        let ty = ("BatchNormCluster", format!("{t}, {rows}, {cols}, {vector}, {tx}, {chunk}, {threads}, {last}"));
+        let arguments = [rounded(chunk.div_ceil(threads / tx)), MOST_ROWS]
+            .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, ANY, {threads}, {any}, {held}"));
+        let numbers = [numbers[0], numbers[1], chunk as u64, numbers[3], numbers[4], numbers[5]];
+        out.push(in_clusters(general_or_wider(shape.code("cluster", ty, 0, cost_us), arguments, &numbers)));
+    }
     out
 }
 
+/// The kernel in clusters of blocks that share columns.
+fn in_clusters(kernel: CustomKernel) -> CustomKernel {
+    CustomKernel { spec: kernel.spec.in_clusters(CLUSTER), ..kernel }
+}
+
 fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> CustomKernel {
-    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let Shape { real, rows, cols, multiprocessors, .. } = *shape;
     let (threads, tx) = (256, shape.tile_vectors());
     let vectors = rows * cols / shape.vector();
     let each = match vectors / (multiprocessors * 2 * threads) {
@@ -231,6 +282,13 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
             .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, {threads}, {any}, {held}"));
         out.push(general_or_wider(shape.code("small", ty, 0, cost_us), arguments, &numbers));
     }
+    if let Some(Cluster { vector, tx, chunk, threads, cost_us }) = shape.cluster(MOST_GRADIENT_ROWS, reads + 1) {
+        let ty = ("BatchNormBwdCluster", format!("{t}, {rows}, {cols}, {vector}, {tx}, {chunk}, {threads}, {last}"));
+        let arguments = [rounded(chunk.div_ceil(threads / tx)), MOST_GRADIENT_ROWS]
+            .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, ANY, {threads}, {any}, {held}"));
+        let numbers = [numbers[0], numbers[1], chunk as u64, numbers[3]];
+        out.push(in_clusters(general_or_wider(shape.code("cluster", ty, 0, cost_us), arguments, &numbers)));
+    }
     out
 }
 
@@ -241,7 +299,7 @@ fn row_arguments(last: impl Display, rms: bool) -> String {
 }
 
 fn layer_norm(shape: &Shape, eps: Scalar, rms: bool) -> CustomKernel {
-    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let Shape { real, rows, cols, multiprocessors, .. } = *shape;
     let groups = cols / shape.vector();
     let (per_row, threads) = if cols <= 1024 {
         let lanes = groups.next_power_of_two().min(32);
@@ -317,7 +375,7 @@ impl GradientRows {
 }
 
 fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
-    let Shape { real, rows, cols, multiprocessors } = *shape;
+    let Shape { real, rows, cols, multiprocessors, .. } = *shape;
     let (t, vector, tx) = (real.cpp(), shape.vector(), shape.tile_vectors());
     let last = row_arguments(op.accumulate, op.rms);
     if op.part == GradientPart::Parameters {
@@ -360,4 +418,39 @@ fn layer_norm_bwd(shape: &Shape, op: &ops::LayerNormBwd) -> Vec<CustomKernel> {
         out.push(general_or_wider(kernel, arguments, &numbers));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::target::Target;
+
+    fn clusters(rows: usize, channels: usize, capability: (u32, u32)) -> Vec<KernelSpec> {
+        let gpu = CudaFacts { capability, ..Target::h200().as_cuda().unwrap() };
+        let (eps, momentum) = (Scalar::new(1e-5), Scalar::new(0.1));
+        let forward = ops::BatchNorm { rows, channels, eps, momentum, act: None };
+        let backward = ops::BatchNormBwd { rows, channels, act_grad: None, accumulate: false };
+        let kinds = [OpKind::BatchNorm(forward), OpKind::BatchNormBwd(backward)];
+        let specs = kinds.iter().flat_map(|kind| kernels(kind, Real::F32, &gpu)).map(|kernel| kernel.spec);
+        specs.filter(|spec| spec.template.ends_with("Cluster")).collect()
+    }
+
+    #[test]
+    fn every_block_of_a_cluster_has_rows() {
+        for (rows, channels) in [(512, 3), (513, 16), (1_024, 32), (4_099, 6), (9_000, 64), (16_384, 8)] {
+            let found = clusters(rows, channels, (9, 0));
+            assert!(!found.is_empty(), "{rows} x {channels}");
+            for spec in found {
+                let numbers: Vec<usize> = spec.arguments.split(", ").skip(1).map_while(|n| n.parse().ok()).collect();
+                let [_, _, vector, tx, chunk, threads] = numbers[..6] else { panic!("{}", spec.arguments) };
+                assert!((CLUSTER - 1) * chunk < rows && rows <= CLUSTER * chunk, "{}", spec.arguments);
+                assert!(threads / tx >= CLUSTER && tx * vector <= threads, "{}", spec.arguments);
+                assert!(chunk.div_ceil(threads / tx) <= MOST_ROWS, "{}", spec.arguments);
+                assert_eq!(spec.cluster_blocks, CLUSTER);
+            }
+        }
+        assert!(clusters(511, 16, (9, 0)).is_empty());
+        assert!(clusters(1 << 20, 16, (9, 0)).is_empty());
+        assert!(clusters(4_096, 16, (8, 6)).is_empty());
+    }
 }

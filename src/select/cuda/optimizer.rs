@@ -4,7 +4,7 @@ use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl, declared_cluster};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -248,15 +248,11 @@ impl Update<'_> {
         let threads = 32 * self.units.div_ceil(most).div_ceil(2);
         let blocks = self.units.div_ceil(threads / 16);
         let mut spec = KernelSpec { cluster_blocks: blocks, ..self.spec(threads, 1, 1, "CLUSTER") };
-        // The kernels of this source run in clusters of all blocks, which is declared with them.
+        // The kernels of this source run in clusters of all blocks.
         if blocks > 1 {
-            let declared = |blocks: usize| {
-                let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
-                format!("#undef __global__\n#define __global__ {cluster}\n")
-            };
-            spec.declarations.insert_str(0, &declared(blocks));
+            spec.declarations.insert_str(0, &declared_cluster(blocks));
             if let Member::Specialised { general: Some(general) } = &mut spec.member {
-                (general.declarations, general.cluster_blocks) = (declared(CLUSTER), CLUSTER);
+                (general.declarations, general.cluster_blocks) = (declared_cluster(CLUSTER), CLUSTER);
             }
         }
         CustomKernel {

@@ -164,6 +164,13 @@ pub enum Member {
     General { numbers: Vec<u64>, table: Table, wider: Option<String> },
 }
 
+/// The declaration by which the kernels of a source run in clusters of this number of blocks.
+#[must_use]
+pub fn declared_cluster(blocks: usize) -> String {
+    let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
+    format!("#undef __global__\n#define __global__ {cluster}\n")
+}
+
 /// A custom kernel before it is compiled.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KernelSpec {
@@ -222,6 +229,19 @@ impl KernelSpec {
     #[must_use]
     pub const fn has_general(&self) -> bool {
         matches!(self.member, Member::General { .. } | Member::Specialised { general: Some(_) })
+    }
+
+    /// This kernel and the general member of its family in clusters of this number of blocks.
+    #[must_use]
+    pub fn in_clusters(mut self, blocks: usize) -> Self {
+        let declared = declared_cluster(blocks);
+        self.declarations.insert_str(0, &declared);
+        self.cluster_blocks = blocks;
+        if let Member::Specialised { general: Some(general) } = &mut self.member {
+            general.declarations.insert_str(0, &declared);
+            general.cluster_blocks = blocks;
+        }
+        self
     }
 
     /// The requested member of its family, if it exists; otherwise this one.
