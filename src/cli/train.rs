@@ -41,6 +41,10 @@ pub fn run(args: &TrainArgs) -> anyhow::Result<ExitCode> {
     let looks = if args.batches.is_some() { DataLook::Ignore } else { DataLook::Report };
     let mut found = presets::load(&args.preset, looks)?;
     change_split(&mut found.preset, args)?;
+    // Before a device is opened and its kernels are compiled.
+    if args.batches.is_none() && found.preset.data.is_none() {
+        return Err(TrainError::NoData.into());
+    }
     if let Some((path, help)) = args.resume.as_ref().and_then(|path| Some((path, missing_checkpoint(path)?))) {
         return Err(wrong(format!("{}: {help}", path.display())));
     }
