@@ -375,7 +375,7 @@ template <i64 ROWS, i64 C, int V, int TX, i64 CHUNK, int THREADS_, int SUMS> str
         norms::meet_cluster();
     }
     // Calls `use(rows, i, sums)` for the two sums of each block and channel, in the order of the blocks.
-    template <class Use> DEV void each(const Tile& t, char* smem, Use use) {
+    template <class Use> DEV void for_each_part(const Tile& t, char* smem, Use use) {
 #pragma unroll
         for (int chunk = 0; chunk < BLOCKS; ++chunk) {
             const int rows = t.rows_of(chunk);
@@ -525,10 +525,11 @@ struct BatchNormCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1> 
         float mean[V], rstd[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) mean[i] = square[i] = 0.0f;
-        Parts::each(t, smem, [&](int rows, int i, float2 part) { mean[i] = fmaf((float)rows, part.x, mean[i]); });
+        Parts::for_each_part(
+            t, smem, [&](int rows, int i, float2 part) { mean[i] = fmaf((float)rows, part.x, mean[i]); });
 #pragma unroll
         for (int i = 0; i < V; ++i) mean[i] = norms::product(mean[i], norms::reciprocal(t.rows));
-        Parts::each(t, smem, [&](int rows, int i, float2 part) {
+        Parts::for_each_part(t, smem, [&](int rows, int i, float2 part) {
             const float apart = part.x - mean[i];
             square[i] += fmaf(norms::product((float)rows, apart), apart, part.y);
         });
@@ -902,7 +903,7 @@ struct BatchNormBwdCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 
         Parts::share(t, smem, total, product);
 #pragma unroll
         for (int i = 0; i < V; ++i) total[i] = product[i] = 0.0f;
-        Parts::each(t, smem, [&](int, int i, float2 part) {
+        Parts::for_each_part(t, smem, [&](int, int i, float2 part) {
             total[i] += part.x;
             product[i] += part.y;
         });

@@ -185,27 +185,21 @@ fn groups(plan: &BindingPlan) -> Result<(), DataflowError> {
     let extents = |index: usize| {
         let op = &program.ops[index];
         let bound = op.kind.slots().iter().zip(&op.args).filter_map(move |(slot, arg)| {
-            let id = (*arg)?;
-            let place = plan.place(id)?;
-            Some((place.offset, place.offset + program.value(id).bytes(), slot.dir.is_written(), id))
+            let (place, value) = (plan.place((*arg)?)?, program.value((*arg)?));
+            Some((place.offset, place.offset + value.bytes(), slot.dir.is_written(), value.name.as_str()))
         });
-        let work =
-            plan.workspaces[index].map(|w| (plan.buffer(w).offset, plan.buffer(w).offset + plan.buffer(w).bytes));
-        (bound.collect::<Vec<_>>(), work)
+        let work = plan.workspaces[index].map(|id| plan.buffer(id));
+        let work = work.map(|work| (work.offset, work.offset + work.bytes, true, "scratch memory"));
+        bound.chain(work).collect::<Vec<_>>()
     };
     for (index, group) in plan.groups.iter().enumerate() {
         for other in (index + 1..plan.groups.len()).take_while(|o| plan.groups[*o] == *group) {
-            let ((mine, my_work), (theirs, their_work)) = (extents(index), extents(other));
-            for (op, other, (a, work), (b, _)) in [
-                (index, other, (&mine, my_work), (&theirs, their_work)),
-                (other, index, (&theirs, their_work), (&mine, my_work)),
-            ] {
-                let written = a.iter().filter(|e| e.2).map(|e| (e.0, e.1, program.value(e.3).name.as_str()));
-                let written = written.chain(work.map(|(from, to)| (from, to, "scratch memory")));
-                for (from, to, output) in written {
-                    if let Some(hit) = b.iter().find(|e| e.0 < to && from < e.1) {
-                        let (name, value) = (program.ops[op].kind.name(), program.value(hit.3).name.clone());
-                        return Err(DataflowError::Beside { op, name, output: output.to_owned(), other, value });
+            let (mine, theirs) = (extents(index), extents(other));
+            for (op, other, a, b) in [(index, other, &mine, &theirs), (other, index, &theirs, &mine)] {
+                for (from, to, _, output) in a.iter().filter(|extent| extent.2) {
+                    if let Some((.., value)) = b.iter().find(|extent| extent.0 < *to && *from < extent.1) {
+                        let (name, output) = (program.ops[op].kind.name(), (*output).to_owned());
+                        return Err(DataflowError::Beside { op, name, output, other, value: (*value).to_owned() });
                     }
                 }
             }

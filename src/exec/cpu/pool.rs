@@ -2,9 +2,11 @@
 //!
 //! A step of small operations lasts tens of microseconds, so that waking a sleeping thread for each operation would
 //! cost more than the work. The caller runs the list and publishes each shared phase; the other threads spin and claim
-//! parts. If the system has taken a thread's core away, the caller claims its parts too, so that a busy machine slows a
-//! step but does not stall it. Results do not depend on which thread ran which part. Threads without work spin for a
-//! limited time before they sleep; a thread that falls asleep during a long call is woken for the next shared phase.
+//! parts. Each thread claims the part with its own number first, so that it finds in its caches what it computed in the
+//! phase before. If the system has taken a thread's core away, another one claims its part, so that a busy machine
+//! slows a step but does not stall it. Results do not depend on which thread ran which part. Threads without work spin
+//! for a limited time before they sleep; a thread that falls asleep during a long call is woken for the next shared
+//! phase.
 
 use super::call::Part;
 use crate::exec::error::ExecError;
@@ -21,8 +23,10 @@ struct Line<T>(T);
 type Job = *const (dyn Fn(Part) + Sync);
 
 struct Shared {
-    /// The current phase in the upper half, the next part to claim in the lower.
-    claim: Line<AtomicU64>,
+    /// The number of the current phase; phases are counted from 1.
+    epoch: Line<AtomicU64>,
+    /// For each part, the last phase in which it was claimed.
+    claimed: Box<[Line<AtomicU64>]>,
     job: UnsafeCell<Option<(Job, usize)>>,
     /// Parts of the current phase that are done.
     done: Line<AtomicUsize>,
@@ -33,34 +37,32 @@ struct Shared {
     count: usize,
 }
 
-// SAFETY: `job` is written only while no part is claimable, before the release store of `claim` that claimants acquire.
+// SAFETY: `job` is written only while no part is claimable, before the release store of `epoch` that claimants acquire.
 unsafe impl Sync for Shared {}
 // SAFETY: the pointer inside is only used while the caller of `share` keeps its target alive.
 unsafe impl Send for Shared {}
 
-/// A claim of this part number or above means that there is nothing to claim.
-const NONE: u64 = u32::MAX as u64 / 2;
 /// Iterations that an idle thread spins before it sleeps: about 100 us.
 const SPINS_BEFORE_SLEEP: u32 = 20_000;
 /// Iterations that the caller spins while others finish, before it yields its core.
 const SPINS_BEFORE_YIELD: u32 = 2_000;
 
 impl Shared {
-    /// Claims and runs parts of phase `epoch` until none is left.
-    fn work(&self, epoch: u64) {
-        loop {
-            let now = self.claim.0.load(Ordering::Acquire);
-            let part = now & u64::from(u32::MAX);
-            if now >> 32 != epoch || part >= self.count as u64 {
-                return;
-            }
-            if self.claim.0.compare_exchange_weak(now, now + 1, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+    /// Claims and runs parts of phase `epoch` until none is left, that with the number `own` first.
+    fn work(&self, epoch: u64, own: usize) {
+        for index in (own..self.count).chain(0..own) {
+            // A part that was claimed in this phase, or in a later one, has another value.
+            let claim = &self.claimed[index].0;
+            let before = epoch - 1;
+            if claim.load(Ordering::Relaxed) != before
+                || claim.compare_exchange(before, epoch, Ordering::AcqRel, Ordering::Relaxed).is_err()
+            {
                 continue;
             }
             // SAFETY: the claim succeeded, so the phase is the published one and its caller waits until this part is
             // done.
             if let Some((job, phase)) = unsafe { *self.job.get() } {
-                let part = Part { index: part as usize, count: self.count, phase };
+                let part = Part { index, count: self.count, phase };
                 // SAFETY: as above, the job is alive.
                 unsafe { (*job)(part) };
             }
@@ -84,7 +86,8 @@ impl Pool {
     pub fn new(threads: usize) -> Result<Self, ExecError> {
         let count = threads.max(1);
         let shared = Arc::new(Shared {
-            claim: Line(AtomicU64::new(NONE)),
+            epoch: Line(AtomicU64::new(0)),
+            claimed: (0..count).map(|_| Line(AtomicU64::new(0))).collect(),
             job: UnsafeCell::new(None),
             done: Line(AtomicUsize::new(0)),
             asleep: Line(AtomicUsize::new(0)),
@@ -96,7 +99,7 @@ impl Pool {
         for index in 1..count {
             let shared = Arc::clone(&pool.shared);
             let name = format!("stepgraph-cpu-{index}");
-            let spawned = thread::Builder::new().name(name.clone()).spawn(move || worker(&shared));
+            let spawned = thread::Builder::new().name(name.clone()).spawn(move || worker(&shared, index));
             let handle = spawned.map_err(|e| ExecError::Thread { name, why: e.to_string() })?;
             pool.workers.push((handle.thread().clone(), Some(handle)));
         }
@@ -143,10 +146,10 @@ impl Pool {
         // SAFETY: every part of the last phase is done and none is claimable, so no thread reads the job.
         unsafe { *shared.job.get() = Some((erased, phase)) };
         shared.done.0.store(0, Ordering::Relaxed);
-        self.epoch = (self.epoch + 1) & u64::from(u32::MAX);
-        shared.claim.0.store(self.epoch << 32, Ordering::Release);
+        self.epoch += 1;
+        shared.epoch.0.store(self.epoch, Ordering::Release);
         self.wake_sleepers();
-        shared.work(self.epoch);
+        shared.work(self.epoch, 0);
         let mut spins = 0u32;
         while shared.done.0.load(Ordering::Acquire) < shared.count {
             spins += 1;
@@ -173,13 +176,13 @@ impl Drop for Pool {
     }
 }
 
-fn worker(shared: &Shared) {
-    let mut spins = 0;
+fn worker(shared: &Shared, own: usize) {
+    let (mut spins, mut seen) = (0, 0);
     loop {
-        let now = shared.claim.0.load(Ordering::Acquire);
-        if now & u64::from(u32::MAX) < shared.count as u64 {
-            shared.work(now >> 32);
-            spins = 0;
+        let now = shared.epoch.0.load(Ordering::Acquire);
+        if now != seen {
+            shared.work(now, own);
+            (spins, seen) = (0, now);
             continue;
         }
         spins += 1;

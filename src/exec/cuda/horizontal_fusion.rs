@@ -189,9 +189,8 @@ fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
     // Blocks of a cluster belong together and share a launch with no other operation, and neither do blocks that wait
-    // for each other if an earlier phase prepares this.
-    let is_one = kernel.phases.len() == 1;
-    let may_share = planned && spec.cluster_blocks == 1 && (is_one || !spec.blocks_meet);
+    // for each other.
+    let may_share = planned && spec.cluster_blocks == 1 && !spec.blocks_meet;
     may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
 }
 
@@ -213,8 +212,8 @@ fn together(members: &[Member], kernel: Arc<Kernel>) -> Launch {
 /// One launch of operations that do not depend on each other.
 ///
 /// # Errors
-/// If one of them is not a kernel for its own sizes that may share a launch, the last one needs more threads than the others, or
-/// the compiler refuses.
+/// If one of them is not a kernel for its own sizes that may share a launch, the last one needs more threads than the
+/// others, or the compiler refuses.
 pub(super) fn share(ops: &BoundOps, shared: &[usize]) -> Result<Launch, CudaError> {
     let members: Option<Vec<Member>> = shared.iter().map(|op| own_sizes_member(ops, *op)).collect();
     let members = members.ok_or("one of the operations is not a kernel for its own sizes that may share a launch")?;

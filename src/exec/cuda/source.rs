@@ -240,15 +240,16 @@ impl KernelSource {
     fn add_shared_launch(&self, text: &mut String) {
         append(text, format_args!("struct Members {{ Args a[{}]; }};\n", self.members.len()));
         let [mut phases, mut threads] = ["1", "0"].map(String::from);
-        // Two blocks must fit a multiprocessor, which leaves enough registers for the members, except for members whose
-        // blocks each occupy a multiprocessor.
+        // Two blocks of at most 256 threads must fit a multiprocessor, which leaves enough registers for the members,
+        // except for members whose blocks each occupy a multiprocessor.
         let mut fit = String::from("2");
         for index in self.types_alike().map(|(index, ..)| index) {
             phases = format!("max_i({phases}, member{index}::Op::PHASES)");
             threads = format!("max_i({threads}, member{index}::Op::THREADS)");
             fit = format!("(MinBlocks<member{index}::Op>::VALUE == 1 ? 1 : {fit})");
         }
-        append(text, format_args!("constexpr int PHASES = {phases}, THREADS = {threads}, BLOCKS = {fit};\n"));
+        append(text, format_args!("constexpr int PHASES = {phases}, THREADS = {threads};\n"));
+        append(text, format_args!("constexpr int BLOCKS = THREADS > 256 ? 1 : {fit};\n"));
         for phase in 0..MAX_PHASES {
             let shares = self.types_alike().map(|(index, spec, count)| share_of(spec, index, count, phase));
             let body = format!("int block = blockIdx.x;\n{}", shares.collect::<String>());

@@ -4,8 +4,9 @@
 //! Nothing in the backward pass reads the gradient of a parameter. If it is small, its kernel leaves most of a GPU
 //! idle, and the longer it sums, the longer the next layer waits for it. All of them together use the whole GPU: they
 //! are moved to one position in the program, where horizontal fusion puts them into one launch. The gradients of a
-//! normalisation of rows are divided into that of its input, which is not moved, and those of its parameters. The
-//! operands of the gradients are alive longer, so that this pass is only for networks with small activations.
+//! normalisation of rows are divided into that of its input, which is not moved, and those of its parameters. Gradients
+//! of convolutions are added in two phases, each of which is a launch. The operands of the gradients are alive longer,
+//! so that this pass is only for networks with small activations.
 
 use crate::ir::Phase;
 use crate::lower::{LValueId, Op, Program};
@@ -99,9 +100,13 @@ impl Gathered {
         let found: Vec<(usize, usize)> =
             (0..program.ops.len()).filter(movable).map(|number| (number, limit(program, number))).collect();
         let last = found.last()?.0;
-        let (numbers, limits): (Vec<usize>, Vec<usize>) = found.into_iter().filter(|(_, limit)| *limit > last).unzip();
+        let mut found: Vec<(usize, usize)> = found.into_iter().filter(|(_, limit)| *limit > last).collect();
+        let elements_of = |number: usize| elements(&program.ops[number]);
+        let products: Vec<usize> = found.iter().filter_map(|(number, _)| elements_of(*number)).collect();
+        // A few products are faster alone, where several blocks share a sum.
+        found.retain(|(number, _)| products.len() >= LEAST_PRODUCTS || elements_of(*number).is_none());
+        let (numbers, limits): (Vec<usize>, Vec<usize>) = found.into_iter().unzip();
         let place = limits.into_iter().min()?;
-        let products: Vec<usize> = numbers.iter().filter_map(|number| elements(&program.ops[*number])).collect();
         let launches = products.len().div_ceil(MOST_TOGETHER).max(1);
         let is_convolution = |number: &&usize| matches!(program.ops[**number].kind, OpKind::Conv2dBwdW(_));
         let convolutions = numbers.iter().filter(is_convolution).count();

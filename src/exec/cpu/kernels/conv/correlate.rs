@@ -224,7 +224,6 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
                     continue;
                 }
                 let mut t = Tile {
-                    a_step: 1,
                     segments: segments.as_ptr(),
                     segment_count: segments.len(),
                     segment_len: head[5] as usize,

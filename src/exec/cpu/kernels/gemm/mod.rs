@@ -1,10 +1,10 @@
 //! Matrix products `c [m, n] = a b` with their epilogues.
 //!
 //! The output is divided into tiles that fit the registers ([`micro`]), of nearly equal height, in panels of columns. A
-//! thread computes a range of tiles, panel by panel, so that a panel of `b` stays in its first-level cache. If the
-//! layout of `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), the thread that needs a panel rearranges
-//! it first. `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a
-//! separate phase. Every element is summed in a fixed order, independently of the number of threads.
+//! thread computes its tiles panel by panel, so that a panel of `b` stays in its first-level cache. If the layout of
+//! `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), each thread that needs a panel rearranges it first.
+//! `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a separate
+//! phase. Every element is summed in a fixed order, independently of the number of threads.
 
 pub(super) mod finish;
 pub(super) mod machine;
@@ -76,6 +76,10 @@ unsafe fn pack_a<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: Pa
     }
 }
 
+/// The fewest rows for each part with which parts are rows of a product. Each part then rearranges all panels of `b`
+/// for itself, which takes a small share of the time of so many rows.
+const ROWS_OF_PART: usize = 128;
+
 /// The first tile of share `share`, if the work is divided into `count` equal shares.
 fn first_tile(plan: GemmBlocking, last_vectors: usize, share: usize, count: usize) -> usize {
     let full = (plan.panels - 1) * plan.row_tiles;
@@ -84,95 +88,134 @@ fn first_tile(plan: GemmBlocking, last_vectors: usize, share: usize, count: usiz
     if unit <= 2 * full { unit / 2 } else { full + (unit - 2 * full) / last_vectors }
 }
 
+/// The tiles of each panel that one part computes, as a range of the numbers of all tiles. If there are many rows, and
+/// `a` is larger than `b`, a part has all columns of its rows: only `b` is read by all threads, and most operations
+/// divide rows, so that a thread finds its rows in its caches. Otherwise it has a range of the tiles, panel by panel.
+fn own_tiles<M: Machine>(g: &Gemm, plan: GemmBlocking, part: Part) -> impl Fn(usize) -> [usize; 2] {
+    let (lanes, rows) = (M::V::LANES, plan.row_tiles);
+    let last_vectors = (g.n - (plan.panels - 1) * 2 * lanes).div_ceil(lanes);
+    let by_rows = g.trans != Trans::Tn && g.m >= g.n && g.m >= ROWS_OF_PART * part.count;
+    let shares = [part.index, part.index + 1];
+    let own_rows = shares.map(|share| rows * share / part.count);
+    let [from, to] = shares.map(|share| first_tile(plan, last_vectors, share, part.count));
+    move |panel| {
+        if by_rows {
+            own_rows.map(|row| panel * rows + row)
+        } else {
+            [from.max(panel * rows), to.min((panel + 1) * rows)]
+        }
+    }
+}
+
 /// Computes this part's tiles.
 #[inline(always)]
 unsafe fn multiply<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: Part) {
-    let lanes = M::V::LANES;
-    let columns = 2 * lanes;
-    let last_vectors = (g.n - (plan.panels - 1) * columns).div_ceil(lanes);
-    let from = first_tile(plan, last_vectors, part.index, part.count);
-    let to = first_tile(plan, last_vectors, part.index + 1, part.count);
+    let tiles = own_tiles::<M>(g, plan, part);
     let (finish, rest) = finish::split(&g.epilogue);
     let segment = [0i32];
     let mut t = Tile { segments: segment.as_ptr(), segment_count: 1, ..Tile::EMPTY };
-    // SAFETY: tiles are inside the operands; packed panels of a thread are in its own share of the workspace.
+    // SAFETY: tiles are inside the operands; packed panels of a part are in its own share of the workspace.
     unsafe {
-        let (a, b) = (call.arg::<f32>(slot::A).cast_const(), call.arg::<f32>(slot::B).cast_const());
-        let work = call.arg::<f32>(slot::WORK);
+        let (a, work) = (call.arg::<f32>(slot::A).cast_const(), call.arg::<f32>(slot::WORK));
         let packed_b = work.add(plan.packed_a_len(g) + part.index * plan.panel_len(g, M::ISA));
         for k_block in 0..plan.k_blocks {
             let (k0, k_len) = stretch(g.k, plan.k_blocks, k_block);
             t.segment_len = k_len;
             t.add = g.accumulate || k_block > 0;
             let last = k_block + 1 == plan.k_blocks;
-            let mut panel = usize::MAX;
-            let mut vectors = 2;
-            for tile in from..to {
-                if tile / plan.row_tiles != panel {
-                    panel = tile / plan.row_tiles;
-                    let j0 = panel * columns;
-                    let width = (g.n - j0).min(columns);
-                    vectors = width.div_ceil(lanes);
-                    t.lanes = width - (vectors - 1) * lanes;
-                    t.c = call.arg::<f32>(slot::C).add(j0);
-                    if last {
-                        t.finish = finish;
-                        t.saved = call.arg::<f32>(slot::SAVED).cast_const().wrapping_add(j0);
-                        if g.epilogue.bias && !call.ptr[slot::BIAS].is_null() {
-                            t.bias = call.arg::<f32>(slot::BIAS).add(j0);
-                        }
-                        if g.epilogue.save_z && !call.ptr[slot::Z].is_null() {
-                            t.z = call.arg::<f32>(slot::Z).add(j0);
-                        }
+            for panel in 0..plan.panels {
+                let [from, to] = tiles(panel);
+                if from >= to {
+                    continue;
+                }
+                let j0 = panel * 2 * M::V::LANES;
+                if last {
+                    t.finish = finish;
+                    place_epilogue(&mut t, g, call, j0);
+                }
+                let vectors = place_panel::<M>(&mut t, g, plan, call, [k0, j0], packed_b);
+                for tile in from..to {
+                    let (row0, rows) = stretch(g.m, plan.row_tiles, tile - panel * plan.row_tiles);
+                    for (i, row) in t.c_row.iter_mut().enumerate() {
+                        *row = (row0 + i) * g.n;
                     }
-                    if plan.pack_b {
-                        t.b = packed_b;
-                        t.b_step = vectors * lanes;
-                        if g.trans == Trans::Nt {
-                            for v in 0..vectors {
-                                let j = j0 + v * lanes;
-                                let rows = (g.n - j).min(lanes);
-                                pack::transpose_rows::<M::V>(
-                                    b.add(j * g.k + k0),
-                                    g.k,
-                                    rows,
-                                    k_len,
-                                    packed_b.add(v * lanes),
-                                    t.b_step,
-                                    lanes,
-                                );
-                            }
-                        } else {
-                            pack::copy_rows::<M::V>(b.add(k0 * g.n + j0), g.n, k_len, width, vectors, packed_b);
-                        }
+                    if plan.pack_a {
+                        t.a[0] = work.add(k0 * g.m + row0 * k_len).cast_const();
+                        t.a_step = rows;
+                        M::COLUMN[rows - 1][vectors - 1](&t);
+                    } else if g.trans == Trans::Tn {
+                        t.a[0] = a.add(k0 * g.m + row0);
+                        t.a_step = g.m;
+                        M::COLUMN[rows - 1][vectors - 1](&t);
                     } else {
-                        t.b = b.add(k0 * g.n + j0);
-                        t.b_step = g.n;
+                        for (i, row) in t.a.iter_mut().enumerate().take(rows) {
+                            *row = a.add((row0 + i) * g.k + k0);
+                        }
+                        M::ROWS[rows - 1][vectors - 1](&t);
                     }
-                }
-                let (row0, rows) = stretch(g.m, plan.row_tiles, tile % plan.row_tiles);
-                for (i, row) in t.c_row.iter_mut().enumerate() {
-                    *row = (row0 + i) * g.n;
-                }
-                if plan.pack_a {
-                    t.a[0] = work.add(k0 * g.m + row0 * k_len).cast_const();
-                    t.a_step = rows;
-                    M::COLUMN[rows - 1][vectors - 1](&t);
-                } else if g.trans == Trans::Tn {
-                    t.a[0] = a.add(k0 * g.m + row0);
-                    t.a_step = g.m;
-                    M::COLUMN[rows - 1][vectors - 1](&t);
-                } else {
-                    for (i, row) in t.a.iter_mut().enumerate().take(rows) {
-                        *row = a.add((row0 + i) * g.k + k0);
+                    if last && let Some(rest) = rest {
+                        rest.apply::<M::V>(&t, rows, vectors);
                     }
-                    t.a_step = 1;
-                    M::ROWS[rows - 1][vectors - 1](&t);
-                }
-                if last && let Some(rest) = rest {
-                    rest.apply::<M::V>(&t, rows, vectors);
                 }
             }
         }
     }
+}
+
+/// Sets what the epilogue reads and writes in the panel from column `j0` on.
+///
+/// # Safety
+/// The operands of the call are valid.
+#[inline(always)]
+unsafe fn place_epilogue(t: &mut Tile, g: &Gemm, call: &Call, j0: usize) {
+    // SAFETY: the column is inside the operands.
+    unsafe {
+        t.saved = call.arg::<f32>(slot::SAVED).cast_const().wrapping_add(j0);
+        if g.epilogue.bias && !call.ptr[slot::BIAS].is_null() {
+            t.bias = call.arg::<f32>(slot::BIAS).add(j0);
+        }
+        if g.epilogue.save_z && !call.ptr[slot::Z].is_null() {
+            t.z = call.arg::<f32>(slot::Z).add(j0);
+        }
+    }
+}
+
+/// Sets the result and the second factor of the panel from column `j0` on and from index `k0` of the sum on; rearranges
+/// the factor to `packed_b` if the plan says so. Returns the number of vectors in a row of the panel.
+///
+/// # Safety
+/// The operands of the call are valid, `packed_b` has room for a panel, and the instruction set is available.
+#[inline(always)]
+unsafe fn place_panel<M: Machine>(
+    t: &mut Tile,
+    g: &Gemm,
+    plan: GemmBlocking,
+    call: &Call,
+    [k0, j0]: [usize; 2],
+    packed_b: *mut f32,
+) -> usize {
+    let (lanes, k_len) = (M::V::LANES, t.segment_len);
+    let width = (g.n - j0).min(2 * lanes);
+    let vectors = width.div_ceil(lanes);
+    t.lanes = width - (vectors - 1) * lanes;
+    // SAFETY: the panel is inside the operands.
+    unsafe {
+        let b = call.arg::<f32>(slot::B).cast_const();
+        t.c = call.arg::<f32>(slot::C).add(j0);
+        if !plan.pack_b {
+            (t.b, t.b_step) = (b.add(k0 * g.n + j0), g.n);
+            return vectors;
+        }
+        (t.b, t.b_step) = (packed_b, vectors * lanes);
+        if g.trans != Trans::Nt {
+            pack::copy_rows::<M::V>(b.add(k0 * g.n + j0), g.n, k_len, width, vectors, packed_b);
+            return vectors;
+        }
+        for v in 0..vectors {
+            let j = j0 + v * lanes;
+            let (from, to) = (b.add(j * g.k + k0), packed_b.add(v * lanes));
+            pack::transpose_rows::<M::V>(from, g.k, (g.n - j).min(lanes), k_len, to, t.b_step, lanes);
+        }
+    }
+    vectors
 }

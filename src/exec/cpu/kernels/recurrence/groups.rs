@@ -64,7 +64,7 @@ impl PanelProduct {
         let (lanes, segment) = (M::V::LANES, [0i32]);
         let base = c(0);
         let mut t = Tile { segments: segment.as_ptr(), segment_count: 1, segment_len: self.depth, ..Tile::EMPTY };
-        (t.a_step, t.b_step, t.add) = (1, 2 * lanes, self.add);
+        (t.b_step, t.add) = (2 * lanes, self.add);
         let tiles = count.div_ceil(M::ROWS.len());
         for panel in 0..self.columns.div_ceil(2 * lanes) {
             let first = panel * 2 * lanes;
