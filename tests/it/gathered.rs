@@ -87,7 +87,6 @@ fn gradients_with_large_blocks_have_enough_registers_in_a_launch_that_they_share
         let members = weight_gradients(capability, real, template);
         assert_eq!(members.len(), 2, "{template}");
         let text = members.into_iter().collect::<KernelSource>().text();
-        assert!(text.contains("::Op::run<1>(") && text.contains("THREADS > 256 ? 1 :"), "{template}");
         if !probe().has("nvrtc") {
             println!("compiling is skipped: NVRTC is not installed");
             continue;

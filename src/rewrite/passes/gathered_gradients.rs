@@ -244,9 +244,16 @@ mod tests {
         let small = convolutional(8, 64);
         let all = names(&small);
         let first = all.iter().position(|name| *name == "conv2d_bwd_w").unwrap();
-        let gathered = all[first..].iter().take_while(|name| ["conv2d_bwd_w", "reduce_sum"].contains(name));
-        assert_eq!(gathered.filter(|name| **name == "conv2d_bwd_w").count(), 3, "{all:?}");
+        let moved = all[first..].iter().take_while(|name| ["conv2d_bwd_w", "reduce_sum"].contains(name));
+        assert_eq!(moved.filter(|name| **name == "conv2d_bwd_w").count(), 3, "{all:?}");
         assert!(!all[first..].contains(&"conv2d_bwd_x"), "{all:?}");
+        // The classifier's product sums over the samples. With 512 of them it could move too, but is faster alone.
+        let many = convolutional(4, 512);
+        let first = names(&many).iter().position(|name| *name == "conv2d_bwd_w").unwrap();
+        assert!(!names(&many)[first..].contains(&"conv2d_bwd_x"));
+        let is_classifier = |op: &Op| matches!(&op.kind, OpKind::Gemm(g) if g.trans == Trans::Tn && g.k == 512);
+        let classifier = many.ops.iter().position(is_classifier).unwrap();
+        assert!(classifier < first && gathered(&many).is_empty());
         // The sums of large images fill a GPU alone.
         let large = names(&convolutional(64, 64));
         let first = large.iter().position(|name| *name == "conv2d_bwd_w").unwrap();

@@ -78,7 +78,7 @@ unsafe fn pack_a<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: Pa
 
 /// The fewest rows for each part with which parts are rows of a product. Each part then rearranges all panels of `b`
 /// for itself, which takes a small share of the time of so many rows.
-const ROWS_OF_PART: usize = 128;
+const ROWS_OF_PART: usize = 256;
 
 /// The first tile of share `share`, if the work is divided into `count` equal shares.
 fn first_tile(plan: GemmBlocking, last_vectors: usize, share: usize, count: usize) -> usize {

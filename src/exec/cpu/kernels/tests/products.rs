@@ -94,6 +94,22 @@ fn large_products_with_rearranged_operands() {
     }
 }
 
+#[test]
+fn threads_divide_the_rows_of_tall_products() {
+    let mut rng = Rng::new(13, 0);
+    let kept = Epilogue { bias: true, act: Some(Activation::Gelu), save_z: true, ..Epilogue::default() };
+    let derived = Epilogue { act_grad: Some(Activation::Relu), ..Epilogue::default() };
+    // Each of five parts has at least 256 rows. Both operands of the second one are rearranged, and its sum has two
+    // ranges.
+    for (m, n, k) in [(1_290, 40, 33), (1_290, 130, 300)] {
+        for (trans, epilogue) in [(Trans::Nn, kept), (Trans::Nt, derived), (Trans::Nt, Epilogue::default())] {
+            let accumulate = epilogue.is_empty();
+            let gemm = Gemm { accumulate, epilogue, ..Gemm::plain(m, n, k, trans) };
+            check(&OpKind::Gemm(gemm), &epilogue, accumulate, &mut rng);
+        }
+    }
+}
+
 /// A random geometry whose window fits the image.
 fn geometry(rng: &mut Rng) -> ConvGeometry {
     loop {
