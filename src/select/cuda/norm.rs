@@ -234,15 +234,21 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
         let ty = ("BatchNormCluster", format!("{t}, {rows}, {cols}, {vector}, {tx}, {chunk}, {threads}, {last}"));
         let arguments = [rounded(chunk.div_ceil(threads / tx)), MOST_ROWS]
             .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, ANY, {threads}, {any}, {held}"));
-        let numbers = [numbers[0], numbers[1], chunk as u64, numbers[3], numbers[4], numbers[5]];
-        out.push(in_clusters(general_or_wider(shape.code("cluster", ty, 0, cost_us), arguments, &numbers)));
+        out.push(in_clusters(shape.code("cluster", ty, 0, cost_us), arguments, numbers, chunk));
     }
     out
 }
 
-/// The kernel in clusters of blocks that share columns.
-fn in_clusters(kernel: CustomKernel) -> CustomKernel {
-    CustomKernel { spec: kernel.spec.in_clusters(CLUSTER), ..kernel }
+/// The kernel with its general members, in clusters of blocks that share columns and have `chunk` rows each.
+fn in_clusters<const N: usize>(
+    kernel: CustomKernel,
+    arguments: [String; 2],
+    mut numbers: [u64; N],
+    chunk: usize,
+) -> CustomKernel {
+    numbers[2] = chunk as u64;
+    let kernel = general_or_wider(kernel, arguments, &numbers);
+    CustomKernel { spec: kernel.spec.in_clusters(CLUSTER, CLUSTER), ..kernel }
 }
 
 fn batch_norm_eval(shape: &Shape, eps: Scalar, act: Option<Activation>) -> CustomKernel {
@@ -286,8 +292,7 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
         let ty = ("BatchNormBwdCluster", format!("{t}, {rows}, {cols}, {vector}, {tx}, {chunk}, {threads}, {last}"));
         let arguments = [rounded(chunk.div_ceil(threads / tx)), MOST_GRADIENT_ROWS]
             .map(|held| format!("{t}, ANY, ANY, {vector}, {tx}, ANY, {threads}, {any}, {held}"));
-        let numbers = [numbers[0], numbers[1], chunk as u64, numbers[3]];
-        out.push(in_clusters(general_or_wider(shape.code("cluster", ty, 0, cost_us), arguments, &numbers)));
+        out.push(in_clusters(shape.code("cluster", ty, 0, cost_us), arguments, numbers, chunk));
     }
     out
 }

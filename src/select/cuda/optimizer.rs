@@ -4,7 +4,7 @@ use super::speed::{CACHED_BYTES_PER_US, STREAM_BYTES_PER_US};
 use crate::ops::{self, FlatUpdate, OpKind, PARTS_ALIGN, RuleText, Segment};
 use crate::select::cuda::custom::{CustomKernel, cpp_bits};
 use crate::select::cuda::real::Real;
-use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Member, Pdl, declared_cluster};
+use crate::select::cuda::spec::{GeneralMember, KernelFile, KernelSpec, Pdl};
 use crate::select::target::CudaFacts;
 
 /// Elements of a unit: segments start at multiples of it.
@@ -247,17 +247,11 @@ impl Update<'_> {
     fn together(&self, most: usize) -> CustomKernel {
         let threads = 32 * self.units.div_ceil(most).div_ceil(2);
         let blocks = self.units.div_ceil(threads / 16);
-        let mut spec = KernelSpec { cluster_blocks: blocks, ..self.spec(threads, 1, 1, "CLUSTER") };
-        // The kernels of this source run in clusters of all blocks.
-        if blocks > 1 {
-            spec.declarations.insert_str(0, &declared_cluster(blocks));
-            if let Member::Specialised { general: Some(general) } = &mut spec.member {
-                (general.declarations, general.cluster_blocks) = (declared_cluster(CLUSTER), CLUSTER);
-            }
-        }
+        let spec = self.spec(threads, 1, 1, "CLUSTER");
         CustomKernel {
             tail: format!("{}_cluster{blocks}x{threads}_v0", self.real.name()),
-            spec,
+            // All blocks form one cluster.
+            spec: if blocks > 1 { spec.in_clusters(blocks, CLUSTER) } else { spec },
             work_bytes: 0,
             cost_us: self.moving_us + if blocks > 1 { 1.0 } else { 0.6 },
         }

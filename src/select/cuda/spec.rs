@@ -165,8 +165,7 @@ pub enum Member {
 }
 
 /// The declaration by which the kernels of a source run in clusters of this number of blocks.
-#[must_use]
-pub fn declared_cluster(blocks: usize) -> String {
+fn declared_cluster(blocks: usize) -> String {
     let cluster = format!("__attribute__((global)) __cluster_dims__({blocks}, 1, 1)");
     format!("#undef __global__\n#define __global__ {cluster}\n")
 }
@@ -231,15 +230,14 @@ impl KernelSpec {
         matches!(self.member, Member::General { .. } | Member::Specialised { general: Some(_) })
     }
 
-    /// This kernel and the general member of its family in clusters of this number of blocks.
+    /// This kernel in clusters of `own` blocks, and the general member of its family in clusters of `general` blocks.
     #[must_use]
-    pub fn in_clusters(mut self, blocks: usize) -> Self {
-        let declared = declared_cluster(blocks);
-        self.declarations.insert_str(0, &declared);
-        self.cluster_blocks = blocks;
-        if let Member::Specialised { general: Some(general) } = &mut self.member {
-            general.declarations.insert_str(0, &declared);
-            general.cluster_blocks = blocks;
+    pub fn in_clusters(mut self, own: usize, general: usize) -> Self {
+        self.declarations.insert_str(0, &declared_cluster(own));
+        self.cluster_blocks = own;
+        if let Member::Specialised { general: Some(member) } = &mut self.member {
+            member.declarations.insert_str(0, &declared_cluster(general));
+            member.cluster_blocks = general;
         }
         self
     }
