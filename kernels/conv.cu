@@ -34,6 +34,7 @@ struct ConvGeom {
         return vec_width<T>(KIND == CONV_FORWARD ? TAPS * CG : CG);
     }
     template <class T> static constexpr int direct() { return CG == 1 && FG == 1 ? min_i(vec_width<T>(C), 4) : 1; }
+    template <class T> static constexpr int copied_line() { return vec_width<T>(W * C); }
     static constexpr int stored(int kind) {
         return (kind == CONV_FORWARD ? FG : kind == CONV_BACKWARD_X ? CG : TAPS * CG) % 4 == 0 ? 4 : 1;
     }
@@ -59,6 +60,7 @@ template <bool DENSE_, int A, int B, int STORED, int ADDED, bool WIDE> struct Co
     template <int KIND, class T> static constexpr int copied_a() { return A; }
     template <int KIND, class T> static constexpr int copied_b() { return B; }
     template <class T> static constexpr int direct() { return A; }
+    template <class T> static constexpr int copied_line() { return A; }
     static constexpr int stored(int) { return STORED; }
     static constexpr int added(int, bool) { return ADDED; }
     static constexpr bool wide_image(int) { return WIDE; }
@@ -1279,42 +1281,87 @@ template <class Geom, int R, int CT, int STAGES, int SPLITS, bool ACC> struct Co
 
 // ---------------------------------------- images of few channels
 
+// Sizes of `ConvThin`: rows of x of a unit of `rows` rows of y, and elements of a line of x right of the image.
+template <class S> __host__ __device__ constexpr int conv_thin_rows(const S& s, int rows) {
+    return (rows - 1) * s.sh + (s.kh - 1) * s.dh + 1;
+}
+template <class S> __host__ __device__ constexpr int conv_thin_right(const S& s) {
+    return max_i(0, (s.wo - 1) * s.sw + (s.kw - 1) * s.dw + 1 - s.pw - s.w) * s.c;
+}
+__host__ __device__ constexpr int conv_round_up(int n, int step) { return (n + step - 1) / step * step; }
+
+// What `ConvThin` computes from a geometry: constants, or from numbers. The upper half of number 8 is the number of
+// rows of y of a unit.
+template <class T, class Geom, int R, bool FIXED = Geom::FIXED> struct ConvThinSizes : ConvSizes<Geom> {
+    using S = ConvSizes<Geom>;
+    static constexpr int V = 16 / (int)sizeof(T);
+    static constexpr int k = S::taps * S::c, line = S::w * S::c, unit_rows = R, rows = conv_thin_rows(S(), R);
+    static constexpr int left = conv_round_up(S::pw * S::c, V);
+    static constexpr int pitch = conv_round_up(left + line + conv_thin_right(S()), V);
+    static constexpr int units_h = ceil_div(S::ho, R), units = S::n * units_h, lines = R * S::wo;
+    static constexpr i64 weight = (i64)S::f * k;
+    constexpr ConvThinSizes() {}
+    __device__ __forceinline__ constexpr explicit ConvThinSizes(const Args&) {}
+};
+template <class T, class Geom, int R> struct ConvThinSizes<T, Geom, R, false> : ConvSizes<Geom, false> {
+    int k, line, unit_rows, rows, left, pitch, units_h, units, lines;
+    i64 weight;
+    __device__ __forceinline__ explicit ConvThinSizes(const Args& a) : ConvSizes<Geom, false>(a) {
+        constexpr int V = 16 / (int)sizeof(T);
+        k = this->taps * this->c, line = this->w * this->c;
+        unit_rows = (int)((i64)Number<ANY, 8>(a) >> 32), rows = conv_thin_rows(*this, unit_rows);
+        left = conv_round_up(this->pw * this->c, V), pitch = conv_round_up(left + line + conv_thin_right(*this), V);
+        units_h = divide(this->ho + unit_rows - 1, unit_rows), units = this->n * units_h, lines = unit_rows * this->wo;
+        weight = (i64)this->f * k;
+    }
+};
+
 // A unit is R rows of y of one image. The rows of x that contribute to it are in shared memory with their padding, so
 // that the offset of a factor is the sum of an offset of the position and an offset of tap and channel.
 template <class T, class Geom, int R, int THREADS> struct ConvThin {
-    static_assert(Geom::G == 1, "no groups");
-    static constexpr int K = Geom::TAPS * Geom::C, V = 16 / (int)sizeof(T), VX = vec_width<T>(Geom::W * Geom::C);
-    static constexpr int ROWS = (R - 1) * Geom::SH + (Geom::KH - 1) * Geom::DH + 1,
-                         LEFT = ceil_div(Geom::PW * Geom::C, V) * V;
-    static constexpr int RIGHT =
-        max_i(0, (Geom::WO - 1) * Geom::SW + (Geom::KW - 1) * Geom::DW + 1 - Geom::PW - Geom::W) * Geom::C;
-    static constexpr int PITCH = ceil_div(LEFT + Geom::W * Geom::C + RIGHT, V) * V,
-                         BYTES = ROWS * PITCH * (int)sizeof(T);
-    static constexpr int UNITS_H = ceil_div(Geom::HO, R), UNITS = Geom::N * UNITS_H, LINES = R * Geom::WO;
+    using S = ConvThinSizes<T, Geom, R>;
+    using By = typename DivisorOf<Geom::FIXED>::Type;
+    static constexpr int VX = Geom::template copied_line<T>();
+    const S s;
+    // The positions of a row of y, the copies of a row of x, and the units of an image.
+    const By wo, copied, units_h;
 
-    DEV int line_offset(int p) {
-        const int r = p / Geom::WO, w = p - r * Geom::WO;
-        return r * Geom::SH * PITCH + LEFT + (w * Geom::SW - Geom::PW) * Geom::C;
-    }
-    DEV int tap_offset(int k) {
-        const int tap = k / Geom::C, i = tap / Geom::KW;
-        return i * Geom::DH * PITCH + (tap - i * Geom::KW) * Geom::DW * Geom::C + k - tap * Geom::C;
-    }
-    // The columns left and right of the image stay zero.
-    DEV void clear(T* x) {
-        for (int i = threadIdx.x; i < 2 * ROWS * PITCH; i += THREADS) {
-            const int at = i % PITCH;
-            if (at < LEFT || at >= LEFT + Geom::W * Geom::C) x[i] = T{};
+    __device__ __forceinline__ explicit ConvThin(const Args& a)
+        : s(a), wo(s.wo), copied(s.line / VX), units_h(s.units_h) {}
+    // Bytes of the rows of x of a unit; for general members, the most that they may have.
+    static constexpr int bytes() {
+        if constexpr (Geom::FIXED) {
+            static_assert(S::g == 1, "no groups");
+            return S::rows * S::pitch * (int)sizeof(T);
+        } else {
+            return 12 << 10;
         }
     }
-    DEV void fill(const Args& a, T* x, int unit) {
-        constexpr int SLOTS = Geom::W * Geom::C / VX, COPIES = ROWS * SLOTS;
-        const int n = unit / UNITS_H, h0 = (unit - n * UNITS_H) * R * Geom::SH - Geom::PH;
-        for (int i = threadIdx.x; i < COPIES; i += THREADS) {
-            const int r = i / SLOTS, at = (i - r * SLOTS) * VX;
-            const bool valid = (u32)(h0 + r) < (u32)Geom::H;
-            const T* from = a.at<T>(slots::product::A) + ((i64)(n * Geom::H + h0 + r) * (Geom::W * Geom::C) + at);
-            T* to = x + r * PITCH + LEFT + at;
+
+    __device__ __forceinline__ int line_offset(int p) const {
+        const int r = (int)quotient((u32)p, wo), w = p - r * s.wo;
+        return r * s.sh * s.pitch + s.left + (w * s.sw - s.pw) * s.c;
+    }
+    __device__ __forceinline__ int tap_offset(int k) const {
+        const int tap = (int)quotient((u32)k, By(s.c)), i = (int)quotient((u32)tap, By(s.kw));
+        return i * s.dh * s.pitch + (tap - i * s.kw) * s.dw * s.c + k - tap * s.c;
+    }
+    // The columns left and right of the image stay zero.
+    __device__ __forceinline__ void clear(T* x) const {
+        const By pitch(s.pitch);
+        for (int i = threadIdx.x; i < 2 * s.rows * s.pitch; i += THREADS) {
+            const int at = i - (int)quotient((u32)i, pitch) * s.pitch;
+            if (at < s.left || at >= s.left + s.line) x[i] = T{};
+        }
+    }
+    __device__ __forceinline__ void fill(const Args& a, T* x, int unit) const {
+        const int count = s.line / VX, copies = s.rows * count;
+        const int n = (int)quotient((u32)unit, units_h), h0 = (unit - n * s.units_h) * s.unit_rows * s.sh - s.ph;
+        for (int i = threadIdx.x; i < copies; i += THREADS) {
+            const int r = (int)quotient((u32)i, copied), at = (i - r * count) * VX;
+            const bool valid = (u32)(h0 + r) < (u32)s.h;
+            const T* from = a.at<T>(slots::product::A) + ((i64)(n * s.h + h0 + r) * s.line + at);
+            T* to = x + r * s.pitch + s.left + at;
             if constexpr (VX * sizeof(T) >= 4) {
                 copy_async<VX * (int)sizeof(T)>(to, from, valid);
             } else {
@@ -1335,44 +1382,81 @@ DEV u32 conv_pair(float, float) { return 0; }
 // filter, on tensor cores (TF32 for float). The sums of the warps of a block are added in shared memory. Each tile of
 // filters has SPLITS blocks; a second phase adds the splits in a fixed order (WORK = SPLITS * weights * 4 bytes).
 // Threads: 256. Filters must be a multiple of FT. Any stride, padding and dilation; no groups. Overwrites or adds.
-// Deterministic. Bytes moved: x and dy once.
-template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvThinBwdW {
+// Deterministic. Bytes moved: x and dy once. General members are compiled for TILES_ tiles of eight weights of a
+// filter, and HELD chunks of a unit for each warp, or more than there are; they read SPLITS as number 9.
+template <class T, class Geom, int FT, int R, i64 SPLITS_, bool ACC, int TILES_ = 0, int HELD = 0> struct ConvThinBwdW {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
-    static constexpr int K = Thin::K, TILES = ceil_div(K, 8), F_TILES = Geom::F / FT,
-                         EACH = ceil_div(Thin::UNITS, SPLITS);
+    using S = typename Thin::S;
+    using Splits = Number<SPLITS_, 9>;
     // A thread has groups of VL neighbouring filters, and LT neighbouring positions of a chunk.
     static constexpr int FV = FT / 8, VL = min_i(FV, 16 / (int)sizeof(T)), CHUNK = 32 / (int)sizeof(T), LT = CHUNK / 4;
-    static constexpr int CHUNKS = ceil_div(Thin::LINES, CHUNK), PER_WARP = ceil_div(CHUNKS, WARPS);
-    static_assert(Geom::F % FT == 0 && FT % 16 == 0 && TILES <= 5 && SPLITS > 1, "the tile does not fit these filters");
-    static constexpr bool RAGGED = CHUNKS % WARPS != 0 || Thin::LINES % CHUNK != 0 || Geom::HO % R != 0;
+    static constexpr int tiles() {
+        if constexpr (Geom::FIXED) return ceil_div(S::k, 8);
+        else return TILES_;
+    }
+    static constexpr int held_chunks() {
+        if constexpr (Geom::FIXED) return ceil_div(ceil_div(S::lines, CHUNK), WARPS);
+        else return HELD;
+    }
+    // Whether a unit may have fewer lines than its chunks.
+    static constexpr bool ragged() {
+        if constexpr (Geom::FIXED) return S::lines % (CHUNK * WARPS) != 0 || S::ho % R != 0;
+        else return true;
+    }
+    static constexpr int TILES = tiles(), PER_WARP = held_chunks();
+    static constexpr bool RAGGED = ragged();
+    static_assert(FT % 16 == 0 && TILES > 0 && TILES <= 5 && PER_WARP > 0 && SPLITS_ != 1, "no such tile");
     using Reduce =
         ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = 2;
     static constexpr int LINE = TILES * 8 + 1;
-    static constexpr int blocks(int phase) {
-        return phase == 0 ? SPLITS * F_TILES : Reduce::blocks(Geom::WEIGHT, SPLITS);
+    static constexpr int blocks_of(int phase, int filters, i64 weight, int splits) {
+        return phase == 0 ? splits * (filters / FT) : Reduce::blocks(weight, splits);
+    }
+    static constexpr int blocks(int phase) { return blocks_of(phase, S::f, S::weight, (int)SPLITS_); }
+    DEV int blocks_for(const Args& a, int phase) {
+        const S s(a);
+        return blocks_of(phase, s.f, s.weight, (int)Splits(a));
     }
     static constexpr int smem(int phase) {
-        return phase == 0 ? max_i(2 * Thin::BYTES, WARPS * FT * LINE * 4) : Reduce::SMEM;
+        return phase == 0 ? max_i(2 * Thin::bytes(), WARPS * FT * LINE * 4) : Reduce::SMEM;
     }
-    static constexpr long long WORK = SPLITS * Geom::WEIGHT * 4;
+    static constexpr long long work() {
+        if constexpr (Geom::FIXED) {
+            static_assert(S::f % FT == 0, "the tile does not fit these filters");
+            return SPLITS_ * S::weight * 4;
+        } else {
+            return 0;
+        }
+    }
+    static constexpr long long WORK = work();
     // As words, so that one instruction makes a pair of 16-bit numbers.
     static constexpr int WORDS = VL * (int)sizeof(T) / 4, PER_WORD = 4 / (int)sizeof(T);
     struct Held { Vec<u32, WORDS> v[LT][FV / VL]; };
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        if constexpr (PHASE == 0) product(a, block, smem);
-        else Reduce::run(a, block, smem, Geom::WEIGHT, K, SPLITS);
+        if constexpr (PHASE == 0) {
+            product(a, block, smem);
+        } else {
+            const S s(a);
+            Reduce::run(a, block, smem, s.weight, s.k, (int)Splits(a));
+        }
     }
     // Lines of a unit that exist.
-    DEV int lines_of(int unit) {
-        if constexpr (Geom::HO % R == 0) return Thin::LINES;
-        else return min_i(R, Geom::HO - unit % Thin::UNITS_H * R) * Geom::WO;
+    DEV int lines_of(const Thin& thin, int unit) {
+        if constexpr (Geom::FIXED) {
+            if constexpr (S::ho % R == 0) return S::lines;
+        }
+        const int row = unit - (int)quotient((u32)unit, thin.units_h) * thin.s.units_h;
+        return min_i(thin.s.unit_rows, thin.s.ho - row * thin.s.unit_rows) * thin.s.wo;
     }
     DEV void product(const Args& a, int block, char* smem) {
-        const int f0 = block % F_TILES * FT, split = block / F_TILES;
-        const int first = min_i(split * EACH, Thin::UNITS), end = min_i(first + EACH, Thin::UNITS);
+        const Thin thin(a);
+        const S& s = thin.s;
+        const int f_tiles = s.f / FT, each = divide(s.units + (int)Splits(a) - 1, (int)Splits(a));
+        const int split = divide(block, f_tiles), f0 = (block - split * f_tiles) * FT;
+        const int first = min_i(split * each, s.units), end = min_i(first + each, s.units);
         const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
         T* const x = (T*)smem;
         Held held[PER_WARP];
@@ -1381,35 +1465,35 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
         for (int i = 0; i < PER_WARP; ++i)
 #pragma unroll
             for (int e = 0; e < LT; ++e)
-                line_at[i][e] = Thin::line_offset(min_i((warp + i * WARPS) * CHUNK + t * LT + e, Thin::LINES - 1));
+                line_at[i][e] = thin.line_offset(min_i((warp + i * WARPS) * CHUNK + t * LT + e, s.lines - 1));
 #pragma unroll
-        for (int j = 0; j < TILES; ++j) tap_at[j] = Thin::tap_offset(min_i(j * 8 + g, K - 1));
+        for (int j = 0; j < TILES; ++j) tap_at[j] = thin.tap_offset(min_i(j * 8 + g, s.k - 1));
         const auto fetch = [&](int unit, int i) {
-            const int n = unit / Thin::UNITS_H, lines = lines_of(unit);
+            const int n = (int)quotient((u32)unit, thin.units_h), lines = lines_of(thin, unit);
             const T* from = a.at<T>(slots::product::B) +
-                ((i64)(n * Geom::HO + (unit - n * Thin::UNITS_H) * R) * Geom::WO * Geom::F + f0 + g * VL);
+                ((i64)(n * s.ho + (unit - n * s.units_h) * s.unit_rows) * s.wo * s.f + f0 + g * VL);
 #pragma unroll
             for (int e = 0; e < LT; ++e) {
                 const int p = (warp + i * WARPS) * CHUNK + t * LT + e;
 #pragma unroll
-                for (int s = 0; s < FV / VL; ++s) {
-                    held[i].v[e][s] = Vec<u32, WORDS>{};
+                for (int v = 0; v < FV / VL; ++v) {
+                    held[i].v[e][v] = Vec<u32, WORDS>{};
                     if (unit < end && (!RAGGED || p < lines))
-                        held[i].v[e][s] = load<u32, WORDS>((const u32*)(from + p * Geom::F + s * 8 * VL));
+                        held[i].v[e][v] = load<u32, WORDS>((const u32*)(from + p * s.f + v * 8 * VL));
                 }
             }
         };
 #pragma unroll
         for (int i = 0; i < PER_WARP; ++i) fetch(first, i);
-        Thin::clear(x);
-        if (first < end) Thin::fill(a, x, first);
+        thin.clear(x);
+        if (first < end) thin.fill(a, x, first);
         copy_commit();
         float acc[FT / 16][TILES][4];
         clear_sums(acc);
 #pragma unroll 1
         for (int unit = first; unit < end; ++unit) {
-            const T* const now = x + (unit - first) % 2 * (Thin::ROWS * Thin::PITCH);
-            if (unit + 1 < end) Thin::fill(a, x + (unit + 1 - first) % 2 * (Thin::ROWS * Thin::PITCH), unit + 1);
+            const T* const now = x + (unit - first) % 2 * (s.rows * s.pitch);
+            if (unit + 1 < end) thin.fill(a, x + (unit + 1 - first) % 2 * (s.rows * s.pitch), unit + 1);
             copy_commit();
             copy_wait<1>();
             __syncthreads();
@@ -1430,7 +1514,7 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
                 bool inside[LT];
 #pragma unroll
                 for (int e = 0; e < LT; ++e)
-                    inside[e] = !RAGGED || (warp + i * WARPS) * CHUNK + t * LT + e < lines_of(unit);
+                    inside[e] = !RAGGED || (warp + i * WARPS) * CHUNK + t * LT + e < lines_of(thin, unit);
                 fetch(unit + 1, i);
 #pragma unroll
                 for (int j = 0; j < TILES; ++j) {
@@ -1461,9 +1545,10 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
                     scratch[(warp * FT + v / VL * 8 * VL + g * VL + v % VL) * LINE + j * 8 + t * 2 + e] =
                         acc[v / 2][j][v % 2 * 2 + e];
         __syncthreads();
-        float* const part = a.at<float>(slots::product::WORK) + (split * Geom::WEIGHT + (i64)f0 * K);
-        for (int i = threadIdx.x; i < FT * K; i += THREADS) {
-            const int f = i / K, k = i - f * K;
+        float* const part = a.at<float>(slots::product::WORK) + (split * s.weight + (i64)f0 * s.k);
+        const typename Thin::By by(s.k);
+        for (int i = threadIdx.x; i < FT * s.k; i += THREADS) {
+            const int f = (int)quotient((u32)i, by), k = i - f * s.k;
             float sum = 0.0f;
 #pragma unroll
             for (int w = 0; w < WARPS; ++w) sum += scratch[(w * FT + f) * LINE + k];
@@ -1475,25 +1560,39 @@ template <class T, class Geom, int FT, int R, int SPLITS, bool ACC> struct ConvT
 // Forward pass if a filter has few weights (at most 32): the weights stay in registers, and y is stored from registers.
 // A warp processes 16 positions at a time by FT (32 or 64) filters, on tensor cores (TF32 for float). Threads: 256.
 // Blocks: BLOCKS * tiles of filters, each looping over units. Filters must be a multiple of FT. Any stride, padding and
-// dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once.
-template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvThinForward {
+// dilation; no groups. Overwrites. Deterministic. Bytes moved: x and y once. General members are compiled for STEPS_
+// steps of a filter's weights, or more than there are; they read BLOCKS as number 9.
+template <class T, class Geom, int FT, int R, i64 BLOCKS_, class E, int STEPS_ = 0> struct ConvThinForward {
     static constexpr int THREADS = 256, WARPS = THREADS / 32;
     using Thin = ConvThin<T, Geom, R, THREADS>;
-    static constexpr int K = Thin::K, STEP = 32 / (int)sizeof(T), STEPS = ceil_div(K, STEP), KT = STEP / 4,
-                         TILES = FT / 8, F_TILES = Geom::F / FT, MINE = FT / 4;
-    static constexpr int VL = min_i(MINE, 16 / (int)sizeof(T)), CHUNKS = ceil_div(Thin::LINES, 16);
-    static_assert(Geom::F % FT == 0 && FT % 32 == 0 && K <= 32, "the tile does not fit these filters");
+    using S = typename Thin::S;
+    using Blocks = Number<BLOCKS_, 9>;
+    static constexpr int STEP = 32 / (int)sizeof(T), KT = STEP / 4, TILES = FT / 8, MINE = FT / 4;
+    static constexpr int VL = min_i(MINE, 16 / (int)sizeof(T));
+    static constexpr int steps() {
+        if constexpr (Geom::FIXED) {
+            static_assert(S::f % FT == 0, "the tile does not fit these filters");
+            return ceil_div(S::k, STEP);
+        } else {
+            return STEPS_;
+        }
+    }
+    static constexpr int STEPS = steps();
+    static_assert(FT % 32 == 0 && STEPS > 0 && STEPS * STEP <= 32, "the weights do not fit the registers");
     static constexpr int PHASES = 1;
     static constexpr long long WORK = 0;
-    static constexpr int blocks(int) { return BLOCKS * F_TILES; }
-    static constexpr int smem(int) { return 2 * Thin::BYTES; }
+    static constexpr int blocks(int) { return (int)BLOCKS_ * (S::f / FT); }
+    DEV int blocks_for(const Args& a, int) { return (int)Blocks(a) * (S(a).f / FT); }
+    static constexpr int smem(int) { return 2 * Thin::bytes(); }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const int f0 = block % F_TILES * FT, start = block / F_TILES, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
-                  g = lane / 4, t = lane % 4;
+        const Thin thin(a);
+        const S& sizes = thin.s;
+        const int f_tiles = sizes.f / FT, start = divide(block, f_tiles), f0 = (block - start * f_tiles) * FT;
+        const int blocks = (int)Blocks(a), lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
         T* const x = (T*)smem;
-        Thin::clear(x);
-        if (start < Thin::UNITS) Thin::fill(a, x, start);
+        thin.clear(x);
+        if (start < sizes.units) thin.fill(a, x, start);
         copy_commit();
         // Filters are assigned to columns of fragments so that a thread has groups of VL neighbours, and the stores of
         // four threads fill 64 bytes.
@@ -1502,17 +1601,18 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
 #pragma unroll
         for (int s = 0; s < STEPS; ++s) {
 #pragma unroll
-            for (int e = 0; e < KT; ++e) tap_at[s][e] = Thin::tap_offset(min_i(s * STEP + t * KT + e, K - 1));
+            for (int e = 0; e < KT; ++e) tap_at[s][e] = thin.tap_offset(min_i(s * STEP + t * KT + e, sizes.k - 1));
 #pragma unroll
             for (int j = 0; j < TILES; ++j) {
                 const int mine = j * 2 + g % 2;
-                const T* from = a.at<T>(slots::product::B) + (f0 + mine / VL * 4 * VL + g / 2 * VL + mine % VL) * K;
+                const T* from =
+                    a.at<T>(slots::product::B) + (f0 + mine / VL * 4 * VL + g / 2 * VL + mine % VL) * sizes.k;
                 T w[KT];
 #pragma unroll
                 for (int e = 0; e < KT; ++e) {
                     const int k = s * STEP + t * KT + e;
                     w[e] = T{};
-                    if (k < K) w[e] = from[k];
+                    if (k < sizes.k) w[e] = from[k];
                 }
                 if constexpr (sizeof(T) == 2) fb[j][s][0] = conv_pair(w[0], w[1]), fb[j][s][1] = conv_pair(w[2], w[3]);
                 else fb[j][s][0] = to_tf32(to_float(w[0])), fb[j][s][1] = to_tf32(to_float(w[1]));
@@ -1523,21 +1623,21 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
         for (int v = 0; v < MINE / VL; ++v) conv_bias<E, VL>(a, f0 + (v * 4 + t) * VL, bias[v]);
         int parity = 0;
 #pragma unroll 1
-        for (int unit = start; unit < Thin::UNITS; unit += BLOCKS) {
-            const T* const now = x + parity * (Thin::ROWS * Thin::PITCH);
+        for (int unit = start; unit < sizes.units; unit += blocks) {
+            const T* const now = x + parity * (sizes.rows * sizes.pitch);
             parity ^= 1;
-            if (unit + BLOCKS < Thin::UNITS) Thin::fill(a, x + parity * (Thin::ROWS * Thin::PITCH), unit + BLOCKS);
+            if (unit + blocks < sizes.units) thin.fill(a, x + parity * (sizes.rows * sizes.pitch), unit + blocks);
             copy_commit();
             copy_wait<1>();
             __syncthreads();
-            const int n = unit / Thin::UNITS_H, row0 = (unit - n * Thin::UNITS_H) * R,
-                      lines = min_i(R, Geom::HO - row0) * Geom::WO;
-            const i64 out = ((i64)(n * Geom::HO + row0) * Geom::WO) * Geom::F + f0 + t * VL;
+            const int n = (int)quotient((u32)unit, thin.units_h), row0 = (unit - n * sizes.units_h) * sizes.unit_rows,
+                      lines = min_i(sizes.unit_rows, sizes.ho - row0) * sizes.wo;
+            const i64 out = ((i64)(n * sizes.ho + row0) * sizes.wo) * sizes.f + f0 + t * VL;
 #pragma unroll 1
-            for (int chunk = warp; chunk < CHUNKS; chunk += WARPS) {
+            for (int chunk = warp; chunk * 16 < sizes.lines; chunk += WARPS) {
                 const int p[2] = {chunk * 16 + g, chunk * 16 + g + 8};
                 const int at[2] = {
-                    Thin::line_offset(min_i(p[0], Thin::LINES - 1)), Thin::line_offset(min_i(p[1], Thin::LINES - 1))};
+                    thin.line_offset(min_i(p[0], sizes.lines - 1)), thin.line_offset(min_i(p[1], sizes.lines - 1))};
                 float acc[TILES][4];
 #pragma unroll
                 for (int j = 0; j < TILES; ++j)
@@ -1552,7 +1652,7 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
 #pragma unroll
                         for (int e = 0; e < KT; ++e) {
                             v[e] = now[at[h] + tap_at[s][e]];
-                            if (K % STEP != 0 && s == STEPS - 1 && s * STEP + t * KT + e >= K) v[e] = T{};
+                            if ((!Geom::FIXED || s == STEPS - 1) && s * STEP + t * KT + e >= sizes.k) v[e] = T{};
                         }
                         if constexpr (sizeof(T) == 2) fa[h] = conv_pair(v[0], v[1]), fa[h + 2] = conv_pair(v[2], v[3]);
                         else fa[h] = to_tf32(to_float(v[0])), fa[h + 2] = to_tf32(to_float(v[1]));
@@ -1568,7 +1668,7 @@ template <class T, class Geom, int FT, int R, int BLOCKS, class E> struct ConvTh
                             float sum[VL];
 #pragma unroll
                             for (int e = 0; e < VL; ++e) sum[e] = acc[(v * VL + e) / 2][h * 2 + e % 2];
-                            conv_finish<E, T, false, VL>(a, out + p[h] * Geom::F + v * 4 * VL, bias[v], sum);
+                            conv_finish<E, T, false, VL>(a, out + p[h] * sizes.f + v * 4 * VL, bias[v], sum);
                         }
                     }
             }

@@ -7,7 +7,7 @@ use crate::exec::cpu::{cpu_name, host_target, usable_cores};
 use crate::exec::cuda;
 use crate::lower::Program;
 use crate::model::Model;
-use crate::select::{Target, Threads, ThreadsBy, Tuning};
+use crate::select::{Kernels, Target, Threads, ThreadsBy, Tuning};
 use crate::train::{threads_for, threads_for_step};
 use std::sync::Arc;
 
@@ -74,8 +74,15 @@ pub fn choose_to_plan(device: Device, model: &Model) -> Target {
         Device::Cuda(number) => match cuda::gpu(number) {
             Ok(gpu) => gpu.target(),
             Err(why) => {
-                super::output::note(&format!("note: {why}; the plan is made for an NVIDIA H200 with all libraries"));
-                Target::h200()
+                let kernels = cuda::kernels_variable().unwrap_or_default();
+                let with = match kernels {
+                    Kernels::Specialised => String::new(),
+                    others => format!(" and {} kernels", others.name()),
+                };
+                super::output::note(&format!(
+                    "note: {why}; the plan is made for an NVIDIA H200 with all libraries{with}"
+                ));
+                Target::h200().with_kernels(kernels)
             }
         },
     }

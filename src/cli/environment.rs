@@ -2,8 +2,7 @@
 
 use super::notes::note;
 use crate::exec::cpu::isa_variable;
-use crate::exec::cuda::limit_variable;
-use crate::select::Kernels;
+use crate::exec::cuda::{kernels_variable, limit_variable};
 use log::LevelFilter;
 use std::path::PathBuf;
 
@@ -23,12 +22,11 @@ pub fn log_level() -> Result<LevelFilter, String> {
 /// Writes a warning for each variable whose value is not valid. Commands that share a step between threads refuse a
 /// wrong `STEPGRAPH_THREADS` themselves.
 pub fn report_wrong_values() {
-    let kernels = || Kernels::named(&std::env::var("STEPGRAPH_KERNELS").unwrap_or_default());
     let runs = std::env::var_os("STEPGRAPH_RUNS").map(PathBuf::from).filter(|path| path.exists() && !path.is_dir());
     let wrong = [
         runs.map(|path| format!("STEPGRAPH_RUNS is {path:?}, which is not a folder; runs are not kept")),
         isa_variable().err(),
-        kernels().err().map(|why| format!("STEPGRAPH_KERNELS: {why}")),
+        kernels_variable().err(),
         limit_variable().err(),
         log_level().err(),
     ];

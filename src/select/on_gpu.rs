@@ -213,4 +213,44 @@ mod tests {
             assert!(kept == untimed && reason.lost.contains("differ"), "{reason:?}");
         }
     }
+
+    /// `tests/data/gpu_times.txt` has the times of kernels and of libraries that `train::gpu_times` measured on an
+    /// H200, in microseconds by kernel, after the type and the operation. General kernels are chosen without such
+    /// times.
+    #[test]
+    fn operations_that_were_not_timed_have_kernels_that_are_nearly_the_fastest() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let text = include_str!("../../tests/data/gpu_times.txt");
+        let mut sums: BTreeMap<(String, &str), [f64; 2]> = BTreeMap::new();
+        let mut untimed = 0;
+        for line in text.lines() {
+            let [real, kind, times] = line.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
+            let known: BTreeMap<&str, f64> = times
+                .split_whitespace()
+                .map(|pair| pair.split_once('=').map(|(kernel, us)| (kernel, us.parse().unwrap())).unwrap())
+                .collect();
+            let mut types = [cuda::Real::F32, cuda::Real::Tf32, cuda::Real::Bf16].into_iter();
+            let of = types.find(|of| of.name() == real).unwrap();
+            let kind: OpKind = serde_json::from_str(kind).unwrap();
+            let mut offers = Offers { stem: kind.stem(), all: cuda::offers(&kind, of, &gpu), known: None };
+            offers.keep_quick_ones();
+            let time = |offer: &cuda::Offer| known.get(&offer.tail[real.len() + 1..]).copied();
+            let usable = offers.all.iter().filter(|offer| offer.cost.is_ok());
+            let Some(best) = usable.filter_map(time).min_by(f64::total_cmp) else { continue };
+            let chosen = offers.best(None).unwrap().0;
+            // Kernels that were not timed had estimates far above those of others.
+            let Some(us) = time(chosen) else {
+                untimed += 1;
+                continue;
+            };
+            let sum = sums.entry((kind.name().to_owned(), real)).or_default();
+            *sum = [sum[0] + us, sum[1] + best];
+            assert!(us <= 2.5 * best, "{us} us instead of {best}: {} for {line}", chosen.tail);
+        }
+        let all = sums.values().fold([0.0; 2], |all, sum| [all[0] + sum[0], all[1] + sum[1]]);
+        assert!(all[0] <= 1.1 * all[1] && untimed < 40 && sums.len() > 15, "{all:?} us, {untimed} without a time");
+        for (which, [chosen, best]) in sums {
+            assert!(chosen <= 1.4 * best, "{which:?}: {chosen} us instead of {best}");
+        }
+    }
 }

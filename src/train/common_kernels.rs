@@ -13,7 +13,7 @@ use crate::exec::return_free_memory;
 use crate::model::random::{Size, random_preset};
 use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
-use crate::tensor::random_words;
+use crate::tensor::{Fnv, random_words};
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
@@ -65,6 +65,19 @@ impl CommonKernels {
         let found: Vec<KernelSource> = found.into_iter().map(|(source, _)| source).collect();
         self.seen.extend(found.iter().cloned());
         found
+    }
+
+    /// A checksum of the kernels that are chosen for the bundled presets: another version of the program may choose
+    /// others, and then needs kernels that this one did not compile.
+    fn choices(&self) -> u64 {
+        let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
+        let kernels = bundled.map(|preset| {
+            let kernels = self.kernels_of(&Preset { precision: self.precision, ..preset }, false);
+            let mut types: Vec<String> = kernels.into_keys().map(|source| source.types()).collect();
+            types.sort_unstable();
+            types.concat()
+        });
+        Fnv::of(kernels.collect::<String>().as_bytes())
     }
 
     /// The general kernels of a network, with those for wider classes that can stand in for them.
@@ -140,14 +153,15 @@ pub fn compile_common(
     let device = facts.and_then(|facts| gpu(facts.ordinal).ok().zip(Some(facts)));
     let (Some((device, facts)), Some(cache)) = (device, KernelCache::of_user()) else { return 0 };
     let libraries = (facts.has_cublaslt, facts.has_cudnn);
+    let mut common = CommonKernels::new(machine.clone(), precision);
+    let choices = common.choices();
     let note = |group: u64| {
         let multiprocessors = facts.multiprocessors;
         format!(
             "group {group} of {KERNEL_GROUPS} of the common kernels, {CHANGES} changes, {OF_GROUP} networks, \
-             {precision:?}, {multiprocessors} multiprocessors, libraries {libraries:?}"
+             {precision:?}, {multiprocessors} multiprocessors, libraries {libraries:?}, choices {choices:016x}"
         )
     };
-    let mut common = CommonKernels::new(machine.clone(), precision);
     // A group is planned while the kernels of the preceding one are compiled.
     let (send, planned) = sync_channel(1);
     let plan = || {

@@ -2,7 +2,7 @@
 //! With a GPU, steps are verified on it.
 
 use crate::candidates::{PRECISIONS, each_candidate, has_compiler, models, planned, precisions_of};
-use crate::nets::{ATTENDING, GRIDS, RMS, RULES};
+use crate::nets::{ATTENDING, FEW_CHANNELS, GRIDS, RMS, RULES};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -336,41 +336,55 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
         "digits-mlp digits-cnn digits-residual mlp-gelu-layernorm moons-deep regression iris gpt-sums two-inputs";
     let named = BUNDLED.iter().filter(|bundled| names.split(' ').any(|name| name == bundled.name));
     let texts = named.map(|bundled| bundled.text).chain([wide, ATTENDING, GRIDS]).chain(RULES);
-    let mut different = Vec::new();
-    for text in texts {
-        for precision in PRECISIONS {
-            let preset = Preset { precision, ..read_preset(text).unwrap() };
-            let [general, widest, specialised] = [Kernels::General, Kernels::Widest, Kernels::Interchangeable]
-                .map(|kernels| machine.clone().with_kernels(kernels));
-            let [fast, cold, warm, eager, wide] = [
-                (&specialised, Executor::Replay),
-                (&general, Executor::Replay),
-                (&general, Executor::Replay),
-                (&general, Executor::Eager),
-                (&widest, Executor::Replay),
-            ]
-            .map(|(machine, executor)| trained(&preset, machine, executor));
-            let name = format!("{} in {precision:?}", preset.name);
-            let stages: Vec<String> =
-                warm.2.longest().iter().take(6).map(|(stage, us)| format!("{} {us:.0}", stage.name())).collect();
-            let [fast_us, alone_us, general_us, wide_us] = [fast.3, cold.3, warm.3, wide.3];
-            let [fast_ms, general_ms, again_ms] = [&fast, &cold, &warm].map(|run| run.2.total_us / 1e3);
-            println!(
-                "{name}: {fast_us:.1} us a step specialised, {general_us:.1} general ({alone_us:.1} before operations \
-                 share launches), {wide_us:.1} widest; ready in \
-                 {fast_ms:.1} ms, {general_ms:.1} ms general, {again_ms:.1} ms again (us: {})",
-                stages.join(", ")
-            );
-            let pairs = [("general", &cold), ("again", &warm), ("eager", &eager), ("widest", &wide)];
-            different.extend(pairs.iter().filter(|(_, run)| (&run.0, &run.1) != (&fast.0, &fast.1)).map(
-                |(what, run)| {
-                    let step = run.1.iter().zip(&fast.1).position(|(a, b)| a != b);
-                    format!("{name}, {what}: first other report at step {step:?}")
-                },
-            ));
-        }
-    }
+    let different: Vec<String> = texts.flat_map(|text| different_results(&machine, text)).collect();
     assert!(different.is_empty(), "other bits than the specialised kernels:\n{}", different.join("\n"));
+}
+
+/// The same for convolutions of images of few channels, with and without strides and ragged units.
+#[test]
+fn general_kernels_for_few_channels_equal_specialised_ones_on_a_gpu() {
+    let machine = match gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let different: Vec<String> = FEW_CHANNELS.iter().flat_map(|text| different_results(&machine, text)).collect();
+    assert!(different.is_empty(), "other bits than the specialised kernels:\n{}", different.join("\n"));
+}
+
+/// What differs between runs of a network with general kernels and with the specialised members of their families, in
+/// each precision. Prints their times.
+fn different_results(machine: &Target, text: &str) -> Vec<String> {
+    let mut different = Vec::new();
+    for precision in PRECISIONS {
+        let preset = Preset { precision, ..read_preset(text).unwrap() };
+        let [general, widest, specialised] = [Kernels::General, Kernels::Widest, Kernels::Interchangeable]
+            .map(|kernels| machine.clone().with_kernels(kernels));
+        let [fast, cold, warm, eager, wide] = [
+            (&specialised, Executor::Replay),
+            (&general, Executor::Replay),
+            (&general, Executor::Replay),
+            (&general, Executor::Eager),
+            (&widest, Executor::Replay),
+        ]
+        .map(|(machine, executor)| trained(&preset, machine, executor));
+        let name = format!("{} in {precision:?}", preset.name);
+        let stages: Vec<String> =
+            warm.2.longest().iter().take(6).map(|(stage, us)| format!("{} {us:.0}", stage.name())).collect();
+        let [fast_us, alone_us, general_us, wide_us] = [fast.3, cold.3, warm.3, wide.3];
+        let [fast_ms, general_ms, again_ms] = [&fast, &cold, &warm].map(|run| run.2.total_us / 1e3);
+        println!(
+            "{name}: {fast_us:.1} us a step specialised, {general_us:.1} general ({alone_us:.1} before operations \
+             share launches), {wide_us:.1} widest; ready in \
+             {fast_ms:.1} ms, {general_ms:.1} ms general, {again_ms:.1} ms again (us: {})",
+            stages.join(", ")
+        );
+        let pairs = [("general", &cold), ("again", &warm), ("eager", &eager), ("widest", &wide)];
+        different.extend(pairs.iter().filter(|(_, run)| (&run.0, &run.1) != (&fast.0, &fast.1)).map(|(what, run)| {
+            let step = run.1.iter().zip(&fast.1).position(|(a, b)| a != b);
+            format!("{name}, {what}: first other report at step {step:?}")
+        }));
+    }
+    different
 }
 
 #[test]

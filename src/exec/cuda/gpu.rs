@@ -79,14 +79,22 @@ fn look_and_open(ordinal: u32) -> (Probe, Result<sys::CUcontext, CudaError>) {
     })
 }
 
+/// The kind of kernels in `STEPGRAPH_KERNELS`, or specialised ones if it is not set.
+///
+/// # Errors
+/// If it is not a kind of kernels.
+pub fn kernels_variable() -> Result<Kernels, String> {
+    let asked = std::env::var("STEPGRAPH_KERNELS").unwrap_or_default();
+    Kernels::named(&asked).map_err(|why| format!("STEPGRAPH_KERNELS: {why}"))
+}
+
 impl Gpu {
     fn open(ordinal: u32) -> Result<Self, CudaError> {
         let (found, context) = look_and_open(ordinal);
         if !found.why_none.is_empty() {
             return Err(found.why_none.into());
         }
-        let asked = std::env::var("STEPGRAPH_KERNELS").unwrap_or_default();
-        let members = Kernels::named(&asked).map_err(|why| format!("STEPGRAPH_KERNELS: {why}"))?;
+        let members = kernels_variable()?;
         let info = found.devices.iter().find(|d| d.ordinal == ordinal).cloned();
         let info =
             info.ok_or_else(|| format!("there is no GPU {ordinal}; the driver offers {}", found.devices.len()))?;

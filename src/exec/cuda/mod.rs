@@ -126,7 +126,7 @@ pub use compiler::{Arch, compile_source};
 pub use draft::{KernelForAnySize, kernels_for_any_size};
 pub use error::CudaError;
 pub(in crate::exec) use functions::GpuFunctions;
-pub use gpu::{Gpu, gpu, usable};
+pub use gpu::{Gpu, gpu, kernels_variable, usable};
 pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
 pub use op_results::SlotValue;
 pub use probe::{DeviceInfo, Library, Probe, probe, probe_again};

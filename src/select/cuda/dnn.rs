@@ -76,21 +76,60 @@ pub fn workspace_bytes(kind: &OpKind) -> u64 {
     (SMALL_WORKSPACE_BYTES + copies.next_multiple_of(256)).min(LARGEST_WORKSPACE_BYTES)
 }
 
+/// What the time of cuDNN's convolutions depends on: a time that each takes, in microseconds, a rate in TFLOP/s, the
+/// number of channels that a tile of each image has, that of the factor first, and what channels that are no whole
+/// number of 16 bytes cost.
+struct Rates {
+    floor_us: f64,
+    rate: f64,
+    tile: [usize; 2],
+    uneven_us: f64,
+    uneven_times: f64,
+}
+
+impl Rates {
+    /// The rates of a convolution or of a gradient of its input. They and those of [`Self::of_weight_gradient`]
+    /// describe the plan that cuDNN ranks first, on an H200 whose 132 multiprocessors are all busy. They were fitted to
+    /// times of 300 convolutions of 3x3.
+    const fn of(real: Real) -> Self {
+        let (floor_us, rate, tile, uneven_times) = match real {
+            Real::F32 => (8.0, 25.0, [32, 32], 1.0),
+            Real::Tf32 => (FLOOR_US, 230.0, [32, 64], 2.0),
+            Real::Bf16 | Real::F16 => (FLOOR_US, 500.0, [64, 64], 2.0),
+        };
+        Self { floor_us, rate, tile, uneven_us: 0.0, uneven_times }
+    }
+
+    /// The rates of a gradient of the weight, whose sums are split among all multiprocessors.
+    const fn of_weight_gradient(real: Real) -> Self {
+        let (floor_us, rate, tile, uneven_us) = match real {
+            Real::F32 => (100.0, 25.0, [32, 32], 0.0),
+            Real::Tf32 => (35.0, 170.0, [64, 64], 60.0),
+            Real::Bf16 | Real::F16 => (30.0, 700.0, [64, 64], 30.0),
+        };
+        Self { floor_us, rate, tile, uneven_us, uneven_times: 1.0 }
+    }
+}
+
 /// An estimate of the time in microseconds, without the epilogue.
 #[must_use]
 pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     let Some(g) = geometry(kind) else { return f64::INFINITY };
     let [x, w, y] = elements(g);
-    let flops = 2.0 * (y * g.kernel[0] * g.kernel[1]) as f64 * channels(g) as f64;
-    // Rates of an H200 if all of its 132 multiprocessors are busy, in TFLOP/s. Tensor cores process 16 channels at a
-    // time.
-    let fraction = (channels(g).min(g.f / g.groups.max(1)) as f64 / 16.0).clamp(1.0 / 16.0, 1.0);
-    let rate = match real {
-        Real::F32 => 35.0,
-        Real::Tf32 => 200.0 * fraction,
-        Real::Bf16 | Real::F16 => 450.0 * fraction,
+    let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
+    let rates = if is_weight_gradient { Rates::of_weight_gradient(real) } else { Rates::of(real) };
+    let (channels, filters) = (channels(g), g.f / g.groups.max(1));
+    let flops = 2.0 * (y * g.kernel[0] * g.kernel[1] * channels) as f64;
+    // The part of a tile that has channels and filters. Groups have other kernels.
+    let used = match g.groups {
+        1 => {
+            let counts =
+                if matches!(kind, OpKind::Conv2dBwdX { .. }) { [filters, channels] } else { [channels, filters] };
+            let part = |i: usize| counts[i] as f64 / counts[i].next_multiple_of(rates.tile[i]) as f64;
+            part(0) * part(1)
+        }
+        _ => (channels.min(filters) as f64 / 16.0).clamp(1.0 / 16.0, 1.0),
     };
-    // The sums of a weight's gradient are long enough to be split among all multiprocessors.
     let tiles = match kind {
         OpKind::Conv2d { .. } => y.div_ceil(TILE),
         OpKind::Conv2dBwdX { .. } => x.div_ceil(TILE),
@@ -98,9 +137,11 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     };
     let multiprocessors = f64::from(gpu.multiprocessors.max(1));
     let busy = (tiles as f64).min(multiprocessors) / 132.0;
-    let arithmetic = flops / (rate * busy * 1e6);
+    let is_even = [channels, filters].iter().all(|count| (count * real.size()).is_multiple_of(16));
+    let (uneven_us, uneven_times) = if is_even { (0.0, 1.0) } else { (rates.uneven_us, rates.uneven_times) };
+    let arithmetic = flops * uneven_times / (rates.rate * used * busy * 1e6);
     let memory = ((x + w + y) * real.size()) as f64 / LIBRARY_BYTES_PER_US;
-    FLOOR_US + arithmetic.max(memory)
+    rates.floor_us + uneven_us + arithmetic.max(memory)
 }
 
 /// Whether cuDNN may compute an operation only after its results were compared with those of a custom kernel: attention

@@ -112,6 +112,15 @@ const CONV: [&str; 11] = [
     "strides, dilations and functions",
 ];
 
+/// What those for images of few channels are compiled for, and what they read.
+const THIN: &str =
+    "type, filters of a tile, weights of a filter, lines of a warp, kinds of what follows, any stride, vectors";
+const CONV_THIN: [&str; 11] = {
+    let mut names = CONV;
+    (names[8], names[9]) = ("rows of a unit", "splits, or blocks");
+    names
+};
+
 /// All of them.
 pub const FAMILIES: [KernelFamily; 86] = [
     family(Gemm, "GemmSimt", PRODUCT, PRODUCT_NUMBERS),
@@ -131,8 +140,8 @@ pub const FAMILIES: [KernelFamily; 86] = [
     ),
     family(Conv, "ConvWgmmaBwdW", SIZES, &[]),
     family(Conv, "ConvTapsBwdW", SIZES, &[]),
-    family(Conv, "ConvThinBwdW", SIZES, &[]),
-    family(Conv, "ConvThinForward", SIZES, &[]),
+    family(Conv, "ConvThinBwdW", THIN, &CONV_THIN),
+    family(Conv, "ConvThinForward", THIN, &CONV_THIN),
     family(Conv, "ConvDirect", "type, product, kinds of what follows, any stride, vectors", &CONV),
     family(Conv, "ConvDirectBwdW", "type, any stride, weights a thread, vectors, one phase or two", &CONV),
     family(Norm, "BatchNormSmall", NORM, &BATCH_NORM),

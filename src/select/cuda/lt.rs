@@ -96,11 +96,32 @@ pub fn cost_us(gemm: &Gemm, real: Real, gpu: &CudaFacts) -> f64 {
         let waves = (tiles * splits / multiprocessors).ceil();
         waves * 2.0 * (edge * edge * gemm.k) as f64 / (splits * rate * efficiency)
     };
-    let compute_us = tiled(128, 1.0).min(tiled(64, 0.7));
+    let compute_us = tiled(128, 1.0).min(tiled(64, 0.7)).max(reduction_us(gemm, real, multiprocessors));
     let c_size = if stores_float(gemm, real) { 4 } else { real.size() };
     let c_passes = if gemm.accumulate { 2 } else { 1 };
     let bytes = real.size() * gemm.k * (gemm.m + gemm.n) + c_passes * c_size * gemm.m * gemm.n;
     FLOOR_US + compute_us.max(bytes as f64 / LIBRARY_BYTES_PER_US)
+}
+
+/// The time in microseconds that one reduction takes on a multiprocessor, one step of 16 to 128 numbers after another.
+/// The algorithm that cuBLASLt ranks first splits a reduction among multiprocessors reliably only if the product has
+/// several large tiles; for a narrow one it is often 100 times as slow as others.
+fn reduction_us(gemm: &Gemm, real: Real, multiprocessors: f64) -> f64 {
+    /// The extent of a large tile, and of what is narrow.
+    const TILE: usize = 128;
+    const NARROW: usize = 64;
+    /// The least number of numbers that a part of a reduction has.
+    const PART: usize = 1024;
+    let tiles = gemm.m.div_ceil(TILE) * gemm.n.div_ceil(TILE);
+    let (parts, us_each) = match real {
+        _ if tiles > 1 && gemm.n >= NARROW => {
+            let most = (gemm.k as f64 / PART as f64).max(1.0);
+            ((multiprocessors / tiles as f64).floor().clamp(1.0, most), 0.006)
+        }
+        Real::F32 => (1.0, 0.003),
+        Real::Tf32 | Real::Bf16 | Real::F16 => (1.0, 0.02),
+    };
+    gemm.k as f64 / parts * us_each
 }
 
 #[cfg(test)]

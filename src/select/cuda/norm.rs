@@ -10,10 +10,10 @@ use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
+/// The launch of a second phase, whose blocks wait for the first one, in microseconds.
+const SECOND_PHASE_US: f64 = 0.7;
 /// The time that a block of a second phase needs to merge each result of the first, in microseconds.
 const MERGE_US: f64 = 0.7;
-/// Rows of which one multiprocessor moves a piece of at most 16 bytes in a microsecond.
-const PIECES_PER_US: f64 = 3_400.0;
 /// The unit in which the second-level cache moves data, in bytes.
 const SECTOR_BYTES: f64 = 32.0;
 /// The latency of one access to memory for a thread without other work, in microseconds.
@@ -135,6 +135,12 @@ impl Shape {
         (SECTOR_BYTES / (tx * self.held_vector() * self.real.size()) as f64 * 0.6).max(1.0)
     }
 
+    /// The time in which one multiprocessor moves this many pieces of rows, as wide as one access, in microseconds.
+    fn pieces_us(&self, pieces: usize) -> f64 {
+        let bytes = self.held_vector() * self.real.size();
+        pieces as f64 * (2.5e-4 + 3e-5 * bytes as f64)
+    }
+
     /// How the blocks of a cluster hold all rows of a few columns in registers, if they can: at most `deep` rows for
     /// each thread. `tensors` is the number of tensors that it moves.
     fn cluster(&self, deep: usize, tensors: usize) -> Option<Cluster> {
@@ -144,7 +150,8 @@ impl Shape {
         let chunk = self.rows.div_ceil(CLUSTER);
         let threads = (chunk * tx / 2).next_power_of_two().clamp(64, 512);
         let fits = self.has_clusters && self.rows >= CLUSTER_ROWS && chunk <= threads / tx * deep;
-        let cost_us = LAUNCH_US + CLUSTER_US + self.excess(tx) * self.move_us(tensors);
+        let moving_us = self.pieces_us(chunk * tx * tensors).max(self.excess(tx) * self.move_us(tensors));
+        let cost_us = LAUNCH_US + CLUSTER_US + moving_us;
         fits.then_some(Cluster { vector, tx, chunk, threads, cost_us })
     }
 
@@ -160,7 +167,7 @@ impl Shape {
             fits.then_some((tx, ty))
         })?;
         let waves = groups.div_ceil(tx).div_ceil(self.multiprocessors);
-        let pieces_us = (waves * self.rows * tx * tensors) as f64 / PIECES_PER_US;
+        let pieces_us = self.pieces_us(waves * self.rows * tx * tensors);
         let cost_us = LAUNCH_US + pieces_us.max(self.excess(tx) * self.move_us(tensors));
         Some(Small { vector, tx, threads: ty * tx, cost_us })
     }
@@ -217,7 +224,7 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let last = format!("{}, {}, {}", cpp_bits(eps.get()), cpp_bits(momentum.get()), cpp_act(act));
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let mut out = vec![shape.code("chunks", ty, work_bytes, 2.0 * LAUNCH_US + MERGE_US + shape.move_us(3))];
+    let mut out = vec![shape.code("chunks", ty, work_bytes, LAUNCH_US + SECOND_PHASE_US + MERGE_US + shape.move_us(3))];
     let [first, second] = [eps, momentum].map(|constant| constant.get().to_bits());
     let (v, any) = (shape.vector(), format!("{ANY_BITS}, {ANY_BITS}, ANY"));
     let numbers = [rows as u64, cols as u64, chunk as u64, first, second, act_number(act)];
@@ -277,7 +284,7 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let reads = 2 + usize::from(act_grad.is_some());
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let cost_us = 2.0 * LAUNCH_US + MERGE_US + shape.move_us(2 * reads + 1);
+    let cost_us = LAUNCH_US + SECOND_PHASE_US + MERGE_US + shape.move_us(2 * reads + 1);
     let numbers = [rows as u64, cols as u64, chunk as u64, act_number(act_grad)];
     let any = format!("{}, {accumulate}", any_act(act_grad));
     let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {}", shape.vector());

@@ -6,6 +6,8 @@ use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions};
 
 /// The number that holds strides, dilations and functions.
 const STEPS: usize = 10;
+/// Bytes of shared memory for the rows of x of a unit in general members of `ConvThin`.
+const THIN_BYTES: usize = 12 << 10;
 /// Bits of each stride and dilation in it.
 const STEP_BITS: u32 = 12;
 
@@ -61,14 +63,37 @@ impl Problem<'_> {
     /// A kernel with the general member of these template arguments, and that for a wider class, if the sizes of the
     /// window fit 16 bits, and its strides and dilations 12 bits.
     pub(super) fn with_general(&self, kernel: CustomKernel, splits: usize, arguments: [String; 2]) -> CustomKernel {
+        match self.numbers(splits, 0) {
+            Some(numbers) => general_or_wider(kernel, arguments, &numbers),
+            None => kernel,
+        }
+    }
+
+    /// The numbers that general members read: with the ranges of a sum or blocks, and the rows of a unit of `ConvThin`.
+    fn numbers(&self, parts: usize, unit_rows: usize) -> Option<Vec<u64>> {
         let g = self.g;
-        let window = packed(&[g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]], 16);
-        let steps = packed(&[g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]], STEP_BITS);
-        let (Some(window), Some(steps)) = (window, steps) else { return kernel };
+        let window = packed(&[g.kernel[0], g.kernel[1], g.padding[0], g.padding[1]], 16)?;
+        let steps = packed(&[g.stride[0], g.stride[1], g.dilation[0], g.dilation[1]], STEP_BITS)?;
         let [n, h, w, c, f] = [g.n, g.h, g.w, g.c, g.f].map(|size| size as u64);
-        let numbers = [n, h, w, c, f, g.ho as u64, g.wo as u64, window, g.groups as u64, splits as u64];
-        let numbers = [&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat();
-        general_or_wider(kernel, arguments, &numbers)
+        let groups = g.groups as u64 | (unit_rows as u64) << 32;
+        let numbers = [n, h, w, c, f, g.ho as u64, g.wo as u64, window, groups, parts as u64];
+        Some([&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat())
+    }
+
+    /// A kernel for images of few channels with units of `rows` rows, with its general member unless the rows of x of a
+    /// unit take more shared memory than that has. `arguments` are those of the template for a geometry, and for
+    /// classes of the weights of a filter and of the lines of a warp.
+    pub(super) fn with_general_thin(
+        &self,
+        kernel: CustomKernel,
+        (parts, rows, row_bytes): (usize, usize, usize),
+        (widths, classes): ([usize; 4], [[usize; 2]; 2]),
+        arguments: impl Fn(&str, [usize; 2]) -> String,
+    ) -> CustomKernel {
+        let numbers = self.numbers(parts, rows).filter(|_| row_bytes <= THIN_BYTES && !self.is_wide());
+        let Some(numbers) = numbers else { return kernel };
+        let [own, wider] = self.any_geometry(widths, false);
+        general_or_wider(kernel, [arguments(&own, classes[0]), arguments(&wider, classes[1])], &numbers)
     }
 }
 

@@ -11,6 +11,16 @@ const MOST_STEPS: usize = 60;
 const BESIDE_STAGES: usize = 8_448;
 const BESIDE_LINES: usize = 32_448;
 
+/// What a block of `ConvThin` processes at a time: a tile of filters for some rows of y, whose rows of x with their
+/// padding have this many bytes; with the number of weights of a filter, and the usual largest number of positions.
+struct ThinUnit {
+    filters: usize,
+    rows: usize,
+    row_bytes: usize,
+    weights: usize,
+    most: usize,
+}
+
 impl Problem<'_> {
     /// Whether the taps of a gradient of the weight are shifts of the same lines: 3x3, stride and dilation 1, no
     /// groups; and copies of 16 bytes are possible.
@@ -115,40 +125,67 @@ impl Problem<'_> {
         if 2 * x_rows * pitch * elem + BESIDE_LINES > self.shared_bytes || (backward && rows * g.wo > 2 * most) {
             return None;
         }
-        let units = g.n * g.ho.div_ceil(rows);
+        let unit = ThinUnit { filters, rows, row_bytes: x_rows * pitch * elem, weights, most };
         let tiles = g.f / filters;
-        let (number, geometry) = self.types();
-        let code = |tail: String, spec: KernelSpec, work_bytes: u64, cost_us: f64| CustomKernel {
-            tail,
-            spec,
-            work_bytes,
-            cost_us,
-        };
         if backward {
             let blocks = if words == 32 { 2 * self.multiprocessors } else { self.multiprocessors };
-            let wanted = blocks.div_ceil(tiles).min(units);
-            let splits = units.div_ceil(units.div_ceil(wanted.max(1)));
-            if splits < 2 {
-                return None;
-            }
-            Some(code(
-                format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
-                spec("ConvThinBwdW", format!("{number}, {geometry}, {filters}, {rows}, {splits}, {}", self.accumulate)),
-                self.work_bytes(splits),
-                2.0 * LAUNCH_US + 2.5 + 1.15 * self.memory_us(),
-            ))
+            self.thin_gradient(&unit, blocks.div_ceil(tiles))
         } else {
-            let blocks = (2 * self.multiprocessors).div_ceil(tiles).min(units);
-            Some(code(
-                format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
-                spec(
-                    "ConvThinForward",
-                    format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {}", epilogue_type(&self.epilogue)),
-                ),
-                0,
-                LAUNCH_US + 1.5 + 1.15 * self.memory_us(),
-            ))
+            Some(self.thin_forward(&unit, (2 * self.multiprocessors).div_ceil(tiles)))
         }
+    }
+
+    /// The gradient of the weight of an image of few channels, in at most `wanted` parts of the units.
+    fn thin_gradient(&self, unit: &ThinUnit, wanted: usize) -> Option<CustomKernel> {
+        let ThinUnit { filters, rows, row_bytes, weights, most } = *unit;
+        let (g, elem) = (self.g, self.real.size());
+        let units = g.n * g.ho.div_ceil(rows);
+        let splits = units.div_ceil(units.div_ceil(wanted.min(units).max(1)));
+        if splits < 2 {
+            return None;
+        }
+        let (number, geometry) = self.types();
+        let kernel = CustomKernel {
+            tail: format!("{}_thin_{filters}x{rows}_k{splits}_v0", self.real.name()),
+            spec: spec(
+                "ConvThinBwdW",
+                format!("{number}, {geometry}, {filters}, {rows}, {splits}, {}", self.accumulate),
+            ),
+            work_bytes: self.work_bytes(splits),
+            cost_us: 2.0 * LAUNCH_US + 0.6 + 1.05 * self.memory_us(),
+        };
+        // Chunks of 32 bytes of positions for each of eight warps: general members have an even number of them, or one.
+        let chunks = |lines: usize| match lines.div_ceil(256 / elem) {
+            few @ 0..=2 => few,
+            more => more.next_multiple_of(2),
+        };
+        let (own, widest) = (chunks(rows * g.wo), chunks(most));
+        let classes = [[weights.div_ceil(8), own], [5, own.max(widest)]];
+        let widths = ([copy_width(g.w * g.c, self.real.size()), 1, 1, self.added(splits)], classes);
+        Some(self.with_general_thin(kernel, (splits, rows, row_bytes), widths, |geometry, [tiles, held]| {
+            format!("{number}, {geometry}, {filters}, (int)ANY, ANY, {}, {tiles}, {held}", self.accumulate)
+        }))
+    }
+
+    /// The forward pass of an image of few channels, by at most `wanted` blocks for each tile of filters.
+    fn thin_forward(&self, unit: &ThinUnit, wanted: usize) -> CustomKernel {
+        let ThinUnit { filters, rows, row_bytes, weights, .. } = *unit;
+        let g = self.g;
+        let blocks = wanted.min(g.n * g.ho.div_ceil(rows));
+        let (number, geometry) = self.types();
+        let own = epilogue_type(&self.epilogue);
+        let kernel = CustomKernel {
+            tail: format!("{}_thin_{filters}x{rows}_v0", self.real.name()),
+            spec: spec("ConvThinForward", format!("{number}, {geometry}, {filters}, {rows}, {blocks}, {own}")),
+            work_bytes: 0,
+            cost_us: LAUNCH_US + 0.6 + 0.95 * self.memory_us(),
+        };
+        let step = 32 / self.real.size();
+        let classes = [[weights.div_ceil(step), 0], [32 / step, 0]];
+        let (widths, end) = (([copy_width(g.w * g.c, self.real.size()), 1, 1, 1], classes), self.any_end());
+        self.with_general_thin(kernel, (blocks, rows, row_bytes), widths, |geometry, [steps, _]| {
+            format!("{number}, {geometry}, {filters}, (int)ANY, ANY, {end}, {steps}")
+        })
     }
 
     /// The kernel whose warps share a sum, for small problems without tensor cores.
