@@ -1,7 +1,7 @@
 //! Times kernels and library algorithms on the GPU, and stores the times on disk.
 //!
-//! Estimates rank custom kernels well and libraries less well, so every operation that has a choice is timed once on each
-//! device: all its candidates, in separate memory, before the step is planned.
+//! Estimates rank custom kernels well and libraries less well, so every operation that has a choice is timed once on
+//! each device: all its candidates, in separate memory, before the step is planned.
 
 use super::TrainError;
 use super::compared_results::ComparedResults;
