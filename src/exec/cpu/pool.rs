@@ -10,9 +10,11 @@
 
 use super::call::Part;
 use crate::exec::error::ExecError;
+use std::any::Any;
 use std::cell::UnsafeCell;
-use std::sync::Arc;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle, Thread};
 
 /// Keeps a counter on a separate cache line, so that spinning on it does not slow down other threads.
@@ -34,6 +36,9 @@ struct Shared {
     /// Counts the wake-ups that the caller requests.
     calls: Line<AtomicU32>,
     stop: AtomicBool,
+    /// Whether a part panicked in the current phase, and with what the first one did.
+    panicked: AtomicBool,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
     count: usize,
 }
 
@@ -63,8 +68,13 @@ impl Shared {
             // done.
             if let Some((job, phase)) = unsafe { *self.job.get() } {
                 let part = Part { index, count: self.count, phase };
-                // SAFETY: as above, the job is alive.
-                unsafe { (*job)(part) };
+                // SAFETY: as above, the job is alive. A panic continues in the caller, after the other parts are done:
+                // they use the job too.
+                let result = catch_unwind(AssertUnwindSafe(|| unsafe { (*job)(part) }));
+                if let Err(panic) = result {
+                    self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
+                    self.panicked.store(true, Ordering::Relaxed);
+                }
             }
             self.done.0.fetch_add(1, Ordering::Release);
         }
@@ -93,6 +103,8 @@ impl Pool {
             asleep: Line(AtomicUsize::new(0)),
             calls: Line(AtomicU32::new(0)),
             stop: AtomicBool::new(false),
+            panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
             count,
         });
         let mut pool = Self { shared, workers: Vec::with_capacity(count - 1), epoch: 0 };
@@ -135,6 +147,9 @@ impl Pool {
 
     /// Runs `job` once for every part of phase `phase`, with as many parts as there are threads, and returns when all
     /// are done. Allocates nothing.
+    ///
+    /// # Panics
+    /// If a part panics, after all parts have ended.
     pub fn share(&mut self, phase: usize, job: &(dyn Fn(Part) + Sync)) {
         let shared = &*self.shared;
         if self.workers.is_empty() {
@@ -158,6 +173,12 @@ impl Pool {
             } else {
                 std::hint::spin_loop();
             }
+        }
+        if shared.panicked.load(Ordering::Relaxed)
+            && let Some(panic) = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
+        {
+            shared.panicked.store(false, Ordering::Relaxed);
+            resume_unwind(panic);
         }
     }
 }
@@ -224,6 +245,29 @@ mod tests {
             }
             assert_eq!(broken.load(Ordering::SeqCst), 0);
             assert!(counts.iter().all(|c| c.load(Ordering::SeqCst) == 400));
+        }
+    }
+
+    #[test]
+    fn a_panic_of_any_part_continues_in_the_caller_after_the_other_parts() {
+        let mut pool = Pool::new(3).unwrap();
+        for broken in 0..3 {
+            let ended = AtomicU64::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.share(0, &|part| {
+                    assert_ne!(part.index, broken, "part {broken} fails");
+                    ended.fetch_add(1, Ordering::SeqCst);
+                });
+            }));
+            let message = result.unwrap_err().downcast::<String>().unwrap();
+            assert!(message.contains(&format!("part {broken} fails")), "{message}");
+            assert_eq!(ended.load(Ordering::SeqCst), 2);
+            // The pool can still be used.
+            let count = AtomicU64::new(0);
+            pool.share(0, &|_| {
+                count.fetch_add(1, Ordering::SeqCst);
+            });
+            assert_eq!(count.load(Ordering::SeqCst), 3);
         }
     }
 
