@@ -1406,7 +1406,8 @@ template <class T, class Geom, int FT, int R, i64 SPLITS_, bool ACC, int TILES_ 
     }
     static constexpr int TILES = tiles(), PER_WARP = held_chunks();
     static constexpr bool RAGGED = ragged();
-    static_assert(FT % 16 == 0 && TILES > 0 && TILES <= 5 && PER_WARP > 0 && SPLITS_ != 1, "no such tile");
+    static_assert(FT % 16 == 0 && TILES > 0 && TILES <= 5 && PER_WARP > 0, "no such tile");
+    static_assert(SPLITS_ > 1 || SPLITS_ == ANY, "one block for each tile needs no second phase");
     using Reduce =
         ConvReduce<Epilogue<false, NONE, false, NONE>, float, ACC, Geom::added(CONV_BACKWARD_W, false), THREADS>;
     static constexpr int PHASES = 2;

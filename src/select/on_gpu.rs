@@ -222,7 +222,7 @@ mod tests {
         let gpu = Target::h200().as_cuda().unwrap();
         let text = include_str!("../../tests/data/gpu_times.txt");
         let mut sums: BTreeMap<(String, &str), [f64; 2]> = BTreeMap::new();
-        let mut untimed = 0;
+        let (mut timed, mut untimed) = (0, 0);
         for line in text.lines() {
             let [real, kind, times] = line.splitn(3, ' ').collect::<Vec<_>>().try_into().unwrap();
             let known: BTreeMap<&str, f64> = times
@@ -238,17 +238,19 @@ mod tests {
             let usable = offers.all.iter().filter(|offer| offer.cost.is_ok());
             let Some(best) = usable.filter_map(time).min_by(f64::total_cmp) else { continue };
             let chosen = offers.best(None).unwrap().0;
-            // Kernels that were not timed had estimates far above those of others.
+            // Not timed: an earlier estimate was more than twice the best one.
             let Some(us) = time(chosen) else {
                 untimed += 1;
                 continue;
             };
+            timed += 1;
             let sum = sums.entry((kind.name().to_owned(), real)).or_default();
             *sum = [sum[0] + us, sum[1] + best];
             assert!(us <= 2.5 * best, "{us} us instead of {best}: {} for {line}", chosen.tail);
         }
         let all = sums.values().fold([0.0; 2], |all, sum| [all[0] + sum[0], all[1] + sum[1]]);
-        assert!(all[0] <= 1.1 * all[1] && untimed < 40 && sums.len() > 15, "{all:?} us, {untimed} without a time");
+        assert!(all[0] <= 1.1 * all[1], "{all:?} us");
+        assert!(timed > 580 && untimed < 40 && sums.len() > 15, "{timed} with a time, {untimed} without");
         for (which, [chosen, best]) in sums {
             assert!(chosen <= 1.4 * best, "{which:?}: {chosen} us instead of {best}");
         }

@@ -73,7 +73,8 @@ impl CommonKernels {
         let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
         let kernels = bundled.map(|preset| {
             let kernels = self.kernels_of(&Preset { precision: self.precision, ..preset }, false);
-            let mut types: Vec<String> = kernels.into_keys().map(|source| source.types()).collect();
+            let both = kernels.into_iter().flat_map(|(own, wider)| [Some(own), wider]).flatten();
+            let mut types: Vec<String> = both.map(|source| source.types()).collect();
             types.sort_unstable();
             types.concat()
         });

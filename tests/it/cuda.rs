@@ -340,9 +340,17 @@ fn general_kernels_equal_specialised_ones_and_an_edit_reuses_kernels_on_a_gpu() 
     assert!(different.is_empty(), "other bits than the specialised kernels:\n{}", different.join("\n"));
 }
 
-/// The same for convolutions of images of few channels, with and without strides and ragged units.
+/// The same for convolutions of images of few channels.
 #[test]
 fn general_kernels_for_few_channels_equal_specialised_ones_on_a_gpu() {
+    for text in FEW_CHANNELS {
+        let model = check(&read_preset(text).unwrap()).model.unwrap();
+        for precision in [Precision::Tf32, Precision::Bf16, Precision::F16] {
+            let compiled = planned(&model, precision, false, &Target::h200().with_kernels(Kernels::General));
+            let chosen = compiled.selection.choices.iter().filter(|choice| choice.kernel.contains("_thin_"));
+            assert_eq!(chosen.count(), 2, "{} in {precision:?}", model.name);
+        }
+    }
     let machine = match gpu(0) {
         Ok(gpu) => gpu.target(),
         Err(why) => return println!("skipped: no CUDA device: {why}"),

@@ -188,23 +188,20 @@ pub const RULES: [&str; 3] = [
     "data": {"type": "regression", "samples": 64}}"#,
 ];
 
-/// Networks whose convolutions have few channels: kernels of 3x3 and 5x5, strides, and images of three channels.
+/// Networks whose convolutions have few channels: of one channel with rows that no number of units divides, with
+/// strides, and of three channels.
 pub const FEW_CHANNELS: [&str; 3] = [
-    r#"{"version": 1, "name": "one channel", "input": {"shape": [1, 8, 8], "batch": 70}, "layers": [
+    r#"{"version": 1, "name": "one channel", "input": {"shape": [1, 23, 29], "batch": 7}, "layers": [
         {"type": "conv2d", "filters": 32, "kernel": 3, "padding": "same", "activation": "relu"},
         {"type": "flatten"}, {"type": "dense", "units": 10}],
-        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
-        "data": {"type": "digits"}}"#,
-    r#"{"version": 1, "name": "one channel, strides", "input": {"shape": [1, 8, 8], "batch": 301}, "layers": [
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#,
+    r#"{"version": 1, "name": "one channel, strides", "input": {"shape": [1, 45, 30], "batch": 11}, "layers": [
         {"type": "conv2d", "filters": 64, "kernel": 5, "stride": 2, "activation": "gelu"},
         {"type": "flatten"}, {"type": "dense", "units": 10}],
-        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
-        "data": {"type": "digits"}}"#,
-    r#"{"version": 1, "name": "three channels", "input": {"shape": [1, 8, 8], "batch": 97}, "layers": [
-        {"type": "conv2d", "filters": 3, "kernel": 3, "padding": "same", "activation": "tanh"},
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#,
+    r#"{"version": 1, "name": "three channels", "input": {"shape": [3, 16, 16], "batch": 97}, "layers": [
         {"type": "conv2d", "filters": 64, "kernel": 3, "padding": "same", "bias": false},
         {"type": "batch_norm"}, {"type": "activation", "function": "relu"},
         {"type": "flatten"}, {"type": "dense", "units": 10}],
-        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
-        "data": {"type": "digits"}}"#,
+        "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001}}"#,
 ];

@@ -137,7 +137,7 @@ pub fn cost_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
     };
     let multiprocessors = f64::from(gpu.multiprocessors.max(1));
     let busy = (tiles as f64).min(multiprocessors) / 132.0;
-    let is_even = [channels, filters].iter().all(|count| (count * real.size()).is_multiple_of(16));
+    let is_even = g.groups > 1 || [channels, filters].iter().all(|count| (count * real.size()).is_multiple_of(16));
     let (uneven_us, uneven_times) = if is_even { (0.0, 1.0) } else { (rates.uneven_us, rates.uneven_times) };
     let arithmetic = flops * uneven_times / (rates.rate * used * busy * 1e6);
     let memory = ((x + w + y) * real.size()) as f64 / LIBRARY_BYTES_PER_US;

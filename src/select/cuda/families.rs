@@ -117,7 +117,7 @@ const THIN: &str =
     "type, filters of a tile, weights of a filter, lines of a warp, kinds of what follows, any stride, vectors";
 const CONV_THIN: [&str; 11] = {
     let mut names = CONV;
-    (names[8], names[9]) = ("rows of a unit", "splits, or blocks");
+    (names[8], names[9]) = ("groups and rows of a unit", "splits, or blocks");
     names
 };
 

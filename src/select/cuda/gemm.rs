@@ -307,7 +307,7 @@ impl Direct {
             tail: format!("{}_direct_{rows}x{cols}_{wm}x{wn}x{groups}_via{via}_v0", real.name()),
             spec: KernelSpec { prefers_shared_memory: true, ..spec("GemmDirect", arguments) },
             work_bytes: 0,
-            cost_us: cost_us + product.stepping_us() + product.function_us(),
+            cost_us: cost_us + product.stepping_us(),
         }
     }
 }
@@ -416,7 +416,7 @@ impl Way {
             tail: format!("{}_{name}_{rows}x{cols}x{stretch}_{down}x{across}x{groups}{suffix}_v0", real.name()),
             spec: spec.with_general_member(general.with_last_table(constants)),
             work_bytes: if split == 1 { 0 } else { 4 * (split * gemm.m * gemm.n) as u64 },
-            cost_us: cost_us + product.stepping_us() + product.function_us(),
+            cost_us: cost_us + product.stepping_us(),
         }
     }
 }

@@ -10,8 +10,8 @@ use crate::select::cuda::spec::{KernelFile, KernelSpec};
 use crate::select::target::CudaFacts;
 use std::fmt::Display;
 
-/// The launch of a second phase, whose blocks wait for the first one, in microseconds.
-const SECOND_PHASE_US: f64 = 0.7;
+/// The launch of a second phase, in microseconds, if its blocks can start before the first phase ends (9.0 and later).
+const EARLY_PHASE_US: f64 = 0.7;
 /// The time that a block of a second phase needs to merge each result of the first, in microseconds.
 const MERGE_US: f64 = 0.7;
 /// The unit in which the second-level cache moves data, in bytes.
@@ -135,6 +135,12 @@ impl Shape {
         (SECTOR_BYTES / (tx * self.held_vector() * self.real.size()) as f64 * 0.6).max(1.0)
     }
 
+    /// The time of two phases, the second of which merges results of the first, without what they move, in
+    /// microseconds.
+    const fn two_phases_us(&self) -> f64 {
+        LAUNCH_US + if self.has_clusters { EARLY_PHASE_US } else { LAUNCH_US } + MERGE_US
+    }
+
     /// The time in which one multiprocessor moves this many pieces of rows, as wide as one access, in microseconds.
     fn pieces_us(&self, pieces: usize) -> f64 {
         let bytes = self.held_vector() * self.real.size();
@@ -224,7 +230,7 @@ fn batch_norm(shape: &Shape, eps: Scalar, momentum: Scalar, act: Option<Activati
     let last = format!("{}, {}, {}", cpp_bits(eps.get()), cpp_bits(momentum.get()), cpp_act(act));
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNorm", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let mut out = vec![shape.code("chunks", ty, work_bytes, LAUNCH_US + SECOND_PHASE_US + MERGE_US + shape.move_us(3))];
+    let mut out = vec![shape.code("chunks", ty, work_bytes, shape.two_phases_us() + shape.move_us(3))];
     let [first, second] = [eps, momentum].map(|constant| constant.get().to_bits());
     let (v, any) = (shape.vector(), format!("{ANY_BITS}, {ANY_BITS}, ANY"));
     let numbers = [rows as u64, cols as u64, chunk as u64, first, second, act_number(act)];
@@ -284,7 +290,7 @@ fn batch_norm_bwd(shape: &Shape, act_grad: Option<Activation>, accumulate: bool)
     let reads = 2 + usize::from(act_grad.is_some());
     let Chunks { tx, rows: chunk, threads, work_bytes } = shape.chunks();
     let ty = ("BatchNormBwd", format!("{t}, {rows}, {cols}, {tx}, {chunk}, {threads}, {last}"));
-    let cost_us = LAUNCH_US + SECOND_PHASE_US + MERGE_US + shape.move_us(2 * reads + 1);
+    let cost_us = shape.two_phases_us() + shape.move_us(2 * reads + 1);
     let numbers = [rows as u64, cols as u64, chunk as u64, act_number(act_grad)];
     let any = format!("{}, {accumulate}", any_act(act_grad));
     let arguments = format!("{t}, ANY, ANY, {tx}, ANY, {threads}, {any}, {}", shape.vector());

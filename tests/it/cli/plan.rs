@@ -242,3 +242,27 @@ fn the_steps_of_two_paths_are_compared() {
     assert!(refused(&["plan", "early-exit", "--against", "L9=1"]).contains("--against"));
     assert!(refused(&["plan", "early-exit", "--against", "L1=1", "--dot"]).contains("--dot"));
 }
+
+#[test]
+fn a_plan_for_a_missing_gpu_follows_the_kind_of_kernels_in_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let preset = folder.path().join("small.json");
+    let text = r#"{"version": 1, "name": "small", "input": {"shape": [784], "batch": 128}, "precision": "tf32",
+        "layers": [{"type": "dense", "units": 512, "activation": "relu"}, {"type": "dense", "units": 512},
+        {"type": "dense", "units": 10}], "loss": {"type": "softmax_cross_entropy"},
+        "optimizer": {"type": "sgd", "lr": 0.1}}"#;
+    std::fs::write(&preset, text).unwrap();
+    let plan = |kernels: &str| {
+        let args = ["plan", preset.to_str().unwrap(), "--device", "cuda", "--json"];
+        let mut command = super::command(&args);
+        let output = command.env("STEPGRAPH_NO_CUDA", "1").env("STEPGRAPH_KERNELS", kernels).output().unwrap();
+        let document: Value = serde_json::from_str(&super::succeeded(&args, &output)).unwrap();
+        let kernels = document["ops"].as_array().unwrap().iter().map(|op| op["kernel"].as_str().unwrap());
+        (stderr(&output), kernels.filter(|kernel| kernel.contains("_direct_16x")).count())
+    };
+    // Kernels that load factors directly into registers have no general members.
+    let (note, direct) = plan("");
+    assert!(note.contains("NVIDIA H200 with all libraries\n") && direct > 0, "{direct} {note}");
+    let (note, direct) = plan("general");
+    assert!(note.contains("NVIDIA H200 with all libraries and general kernels\n") && direct == 0, "{direct} {note}");
+}

@@ -1,15 +1,16 @@
 //! General members of convolutions: what they are compiled for, and the numbers that they read.
 
+use super::special::ThinUnit;
 use super::*;
 use crate::select::cuda::custom::{general_or_wider, packed};
 use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions};
 
 /// The number that holds strides, dilations and functions.
 const STEPS: usize = 10;
-/// Bytes of shared memory for the rows of x of a unit in general members of `ConvThin`.
-const THIN_BYTES: usize = 12 << 10;
 /// Bits of each stride and dilation in it.
 const STEP_BITS: u32 = 12;
+/// Bytes of shared memory for the rows of x of a unit in general members of `ConvThin`.
+const THIN_BYTES: usize = 12 << 10;
 
 /// The splits of a sum as a template argument of a general member: whether there are several is compiled in.
 pub(super) const fn any_splits(splits: usize) -> &'static str {
@@ -80,20 +81,19 @@ impl Problem<'_> {
         Some([&numbers[..], &[steps | epilogue_functions(&self.epilogue)]].concat())
     }
 
-    /// A kernel for images of few channels with units of `rows` rows, with its general member unless the rows of x of a
-    /// unit take more shared memory than that has. `arguments` are those of the template for a geometry, and for
-    /// classes of the weights of a filter and of the lines of a warp.
+    /// A kernel for images of few channels, which has a general member with these template arguments, and one for a
+    /// wider class, unless the rows of x of a unit take more shared memory than general members have.
     pub(super) fn with_general_thin(
         &self,
         kernel: CustomKernel,
-        (parts, rows, row_bytes): (usize, usize, usize),
-        (widths, classes): ([usize; 4], [[usize; 2]; 2]),
-        arguments: impl Fn(&str, [usize; 2]) -> String,
+        (parts, unit): (usize, &ThinUnit),
+        arguments: [String; 2],
     ) -> CustomKernel {
-        let numbers = self.numbers(parts, rows).filter(|_| row_bytes <= THIN_BYTES && !self.is_wide());
-        let Some(numbers) = numbers else { return kernel };
-        let [own, wider] = self.any_geometry(widths, false);
-        general_or_wider(kernel, [arguments(&own, classes[0]), arguments(&wider, classes[1])], &numbers)
+        let numbers = self.numbers(parts, unit.rows).filter(|_| unit.row_bytes <= THIN_BYTES && !self.is_wide());
+        match numbers {
+            Some(numbers) => general_or_wider(kernel, arguments, &numbers),
+            None => kernel,
+        }
     }
 }
 
@@ -137,6 +137,53 @@ mod tests {
         let spec = found.iter().find(|spec| spec.template == "ConvGemm").unwrap();
         assert_eq!(spec.numbers()[..9], [7, 8, 9, 16, 16, 8, 9, 3 | 3 << 16 | 1 << 32 | 1 << 48, 1]);
         assert!(spec.arguments.contains("ConvAny<true, 8, 8, 4, "), "{}", spec.arguments);
+    }
+
+    #[test]
+    fn the_rows_of_images_of_few_channels_fit_the_shared_memory_of_general_members() {
+        let source = include_str!("../../../../kernels/conv.cu");
+        assert!(source.contains(&format!("return {} << 10;", THIN_BYTES >> 10)));
+        let gpu = Target::h200().as_cuda().unwrap();
+        let (mut general, mut specialised) = (0, 0);
+        for (size, c, window, stride, real) in (3..60).flat_map(|size| {
+            let windows = [(1, 3, 1), (3, 3, 1), (1, 5, 2), (4, 2, 1), (2, 4, 3)];
+            windows.into_iter().flat_map(move |(c, k, s)| [Real::Tf32, Real::F16].map(|real| (size, c, k, s, real)))
+        }) {
+            let (h, w, padding) = (size, 2 * size, window / 2);
+            let out = |len: usize| (len + 2 * padding - window) / stride + 1;
+            let geometry = ConvGeometry {
+                n: 9,
+                h,
+                w,
+                c,
+                f: 64,
+                kernel: [window; 2],
+                stride: [stride; 2],
+                padding: [padding; 2],
+                ho: out(h),
+                wo: out(w),
+                ..ConvGeometry::UNIT
+            };
+            let epilogue = Epilogue::default();
+            let forward = OpKind::Conv2d(ops::Conv2d { geometry, epilogue });
+            let gradient = OpKind::Conv2dBwdW(ops::Conv2dBwdW { geometry, accumulate: false });
+            let found = [forward, gradient].into_iter().flat_map(|kind| kernels(&kind, real, &gpu));
+            for kernel in found.filter(|kernel| kernel.spec.template.starts_with("ConvThin")) {
+                let spec = kernel.spec.of(Kernels::General);
+                if !spec.is_general() {
+                    specialised += 1;
+                    continue;
+                }
+                general += 1;
+                // The rows and the pitch that `ConvThinSizes` computes from the numbers.
+                let rows = (spec.numbers()[8] >> 32) as usize;
+                let (step, x_rows) = (16 / real.size(), (rows - 1) * stride + window);
+                let right = ((out(w) - 1) * stride + window).saturating_sub(padding + w) * c;
+                let pitch = ((padding * c).next_multiple_of(step) + w * c + right).next_multiple_of(step);
+                assert!(x_rows * pitch * real.size() <= THIN_BYTES, "{geometry:?}: {rows} rows");
+            }
+        }
+        assert!(general > 300 && specialised > 20, "{general} {specialised}");
     }
 
     #[test]

@@ -13,10 +13,10 @@ const BESIDE_LINES: usize = 32_448;
 
 /// What a block of `ConvThin` processes at a time: a tile of filters for some rows of y, whose rows of x with their
 /// padding have this many bytes; with the number of weights of a filter, and the usual largest number of positions.
-struct ThinUnit {
+pub(super) struct ThinUnit {
     filters: usize,
-    rows: usize,
-    row_bytes: usize,
+    pub(super) rows: usize,
+    pub(super) row_bytes: usize,
     weights: usize,
     most: usize,
 }
@@ -137,7 +137,7 @@ impl Problem<'_> {
 
     /// The gradient of the weight of an image of few channels, in at most `wanted` parts of the units.
     fn thin_gradient(&self, unit: &ThinUnit, wanted: usize) -> Option<CustomKernel> {
-        let ThinUnit { filters, rows, row_bytes, weights, most } = *unit;
+        let ThinUnit { filters, rows, weights, most, .. } = *unit;
         let (g, elem) = (self.g, self.real.size());
         let units = g.n * g.ho.div_ceil(rows);
         let splits = units.div_ceil(units.div_ceil(wanted.min(units).max(1)));
@@ -154,22 +154,21 @@ impl Problem<'_> {
             work_bytes: self.work_bytes(splits),
             cost_us: 2.0 * LAUNCH_US + 0.6 + 1.05 * self.memory_us(),
         };
-        // Chunks of 32 bytes of positions for each of eight warps: general members have an even number of them, or one.
-        let chunks = |lines: usize| match lines.div_ceil(256 / elem) {
-            few @ 0..=2 => few,
-            more => more.next_multiple_of(2),
-        };
-        let (own, widest) = (chunks(rows * g.wo), chunks(most));
-        let classes = [[weights.div_ceil(8), own], [5, own.max(widest)]];
-        let widths = ([copy_width(g.w * g.c, self.real.size()), 1, 1, self.added(splits)], classes);
-        Some(self.with_general_thin(kernel, (splits, rows, row_bytes), widths, |geometry, [tiles, held]| {
+        // Chunks of 32 bytes of positions for each of eight warps. General members are compiled for few numbers of them
+        // and of tiles of weights.
+        let chunks = |lines: usize| lines.div_ceil(256 / elem).next_power_of_two();
+        let (held, tiles) = (chunks(rows * g.wo), [2, 4, 5].into_iter().find(|tiles| tiles * 8 >= weights)?);
+        let any = |geometry: &str, tiles: usize, held: usize| {
             format!("{number}, {geometry}, {filters}, (int)ANY, ANY, {}, {tiles}, {held}", self.accumulate)
-        }))
+        };
+        let [own, wider] = self.any_geometry([copy_width(g.w * g.c, elem), 1, 1, self.added(splits)], false);
+        let arguments = [any(&own, tiles, held), any(&wider, 5, held.max(chunks(most)))];
+        Some(self.with_general_thin(kernel, (splits, unit), arguments))
     }
 
     /// The forward pass of an image of few channels, by at most `wanted` blocks for each tile of filters.
     fn thin_forward(&self, unit: &ThinUnit, wanted: usize) -> CustomKernel {
-        let ThinUnit { filters, rows, row_bytes, weights, .. } = *unit;
+        let ThinUnit { filters, rows, weights, .. } = *unit;
         let g = self.g;
         let blocks = wanted.min(g.n * g.ho.div_ceil(rows));
         let (number, geometry) = self.types();
@@ -180,12 +179,12 @@ impl Problem<'_> {
             work_bytes: 0,
             cost_us: LAUNCH_US + 0.6 + 0.95 * self.memory_us(),
         };
-        let step = 32 / self.real.size();
-        let classes = [[weights.div_ceil(step), 0], [32 / step, 0]];
-        let (widths, end) = (([copy_width(g.w * g.c, self.real.size()), 1, 1, 1], classes), self.any_end());
-        self.with_general_thin(kernel, (blocks, rows, row_bytes), widths, |geometry, [steps, _]| {
-            format!("{number}, {geometry}, {filters}, (int)ANY, ANY, {end}, {steps}")
-        })
+        let (elem, end) = (self.real.size(), self.any_end());
+        let any =
+            |geometry: &str, steps: usize| format!("{number}, {geometry}, {filters}, (int)ANY, ANY, {end}, {steps}");
+        let [own, wider] = self.any_geometry([copy_width(g.w * g.c, elem), 1, 1, 1], false);
+        let arguments = [any(&own, weights.div_ceil(32 / elem).next_power_of_two()), any(&wider, elem)];
+        self.with_general_thin(kernel, (blocks, unit), arguments)
     }
 
     /// The kernel whose warps share a sum, for small problems without tensor cores.

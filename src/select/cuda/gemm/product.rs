@@ -1,6 +1,5 @@
 //! A product with what follows it, as arguments of its kernels.
 
-use crate::model::Activation;
 use crate::ops::{self, Gemm, OpKind, Trans};
 use crate::select::cuda::custom::cpp_trans;
 use crate::select::cuda::epilogue::{any_epilogue, epilogue_functions, epilogue_type};
@@ -42,15 +41,6 @@ impl Product {
     pub fn stepping_us(&self) -> f64 {
         let moved = if self.stepping.is_some() { 20 * self.gemm.m * self.gemm.n } else { 0 };
         moved as f64 / L2_BYTES_PER_US
-    }
-
-    /// Microseconds for functions of the epilogue that take longer than the memory access beside them.
-    pub fn function_us(&self) -> f64 {
-        /// Microseconds for each element, on an H200.
-        const GELU_US: f64 = 2.1e-6;
-        let Gemm { m, n, epilogue, .. } = &self.gemm;
-        let count = [epilogue.act, epilogue.act_grad].into_iter().filter(|act| *act == Some(Activation::Gelu)).count();
-        (count * m * n) as f64 * GELU_US
     }
 
     /// The numbers that general members read, before the address of the constants of an update: the sizes, and the
