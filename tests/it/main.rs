@@ -6,6 +6,7 @@ mod change_over;
 mod cli;
 mod cuda;
 mod edits;
+mod emulation;
 mod faults;
 mod gathered;
 mod golden;
