@@ -16,6 +16,7 @@
 #define __host__
 #define __global__
 #define __noinline__
+#define __shared__ static
 #define __forceinline__ inline
 using std::isfinite;
 using std::max;
@@ -117,6 +118,7 @@ static double __longlong_as_double(long long bits) { return bits_as<double>(bits
 static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
 static float __fmul_rn(float a, float b) { return a * b; }
 static float __fadd_rn(float a, float b) { return a + b; }
+static float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 static float __fdividef(float a, float b) { return a / b; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 static unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
@@ -128,15 +130,26 @@ static unsigned __byte_perm(unsigned low, unsigned high, unsigned which) {
 static unsigned long long __cvta_generic_to_shared(const void* at) { return (unsigned long long)at; }
 
 static unsigned long long exchanged[MOST_THREADS];
-template <class T> static T __shfl_xor_sync(unsigned, T value, int distance) {
-    const int me = threadIdx.x;
-    exchanged[me] = 0;
+// The value of another lane of the warp; its own if there is no such lane.
+template <class T> static T of_lane(T value, int lane) {
+    const int me = threadIdx.x, warp = me / 32 * 32;
+    static_assert(sizeof(T) <= sizeof(exchanged[0]), "values of at most 64 bits");
     memcpy(&exchanged[me], &value, sizeof(T));
     warp_barrier();
     T out;
-    memcpy(&out, &exchanged[me ^ distance], sizeof(T));
+    memcpy(&out, &exchanged[lane < 0 || lane > 31 ? me : warp + lane], sizeof(T));
     warp_barrier();
     return out;
+}
+template <class T> static T __shfl_sync(unsigned, T value, int lane) { return of_lane(value, lane & 31); }
+template <class T> static T __shfl_xor_sync(unsigned, T value, int distance) {
+    return of_lane(value, (int)threadIdx.x % 32 ^ distance);
+}
+template <class T> static T __shfl_up_sync(unsigned, T value, int distance) {
+    return of_lane(value, (int)threadIdx.x % 32 - distance);
+}
+template <class T> static T __shfl_down_sync(unsigned, T value, int distance) {
+    return of_lane(value, (int)threadIdx.x % 32 + distance);
 }
 static int __any_sync(unsigned, int) { not_emulated(); return 0; }
 static unsigned __reduce_max_sync(unsigned, unsigned) { not_emulated(); return 0; }
