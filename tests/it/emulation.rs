@@ -94,6 +94,32 @@ fn kernels(which: KernelFile) -> Option<String> {
     Some(without_assembly(&files.concat()))
 }
 
+/// The largest error of a result in a type, relative to the largest result.
+fn tolerance(real: Real) -> f64 {
+    if real == Real::F32 { 1e-5 } else { 0.01 }
+}
+
+/// Asserts that all members of the kernels in a file agree, in three types. `runs` gives the C++ that runs them, and
+/// counts them by template; of each of the `templates` there must be more than `least`.
+fn all_agree(
+    which: KernelFile,
+    data: &str,
+    runs: impl Fn(Real, &mut BTreeMap<&'static str, usize>) -> String,
+    (templates, least): (&[&str], usize),
+) {
+    let Some(kernels) = kernels(which) else { return };
+    let mut counts = BTreeMap::new();
+    for real in [Real::F32, Real::Tf32, Real::Bf16] {
+        let runs = runs(real, &mut counts);
+        let (agreed, lines) = emulated(&kernels, data, &runs);
+        assert!(agreed, "{lines}");
+        assert_eq!(lines.lines().count(), runs.matches("one.run<").count(), "{lines}");
+    }
+    for template in templates {
+        assert!(counts.get(template).is_some_and(|count| *count > least), "{template}: {counts:?}");
+    }
+}
+
 /// Compiles and runs the kernels, with the C++ that makes their data. Returns whether all members agreed, and what was
 /// printed: a line for each member that did.
 fn emulated(kernels: &str, data: &str, runs: &str) -> (bool, String) {

@@ -1,6 +1,6 @@
 //! The kernels of convolutions.
 
-use super::{emulated, kernels, runs_of};
+use super::{all_agree, emulated, kernels, runs_of, tolerance};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use stepgraph::model::Activation;
@@ -53,8 +53,7 @@ fn of_geometry(geometry: &ConvGeometry, real: Real, counts: &mut BTreeMap<&'stat
         ];
         let window = window.as_flattened().iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
         let name = format!("{} {kind_name} {window}", real.name());
-        let tolerance = if real == Real::F32 { 1e-5 } else { 0.01 };
-        let number = real.cpp();
+        let (number, tolerance) = (real.cpp(), tolerance(real));
         writeln!(text, "{{ Convolution<{number}, {kind_name}> one(\"{name}\", Window{{{window}}}, {tolerance});")
             .unwrap();
         text += &runs_of(&kind, real, is_emulated, counts);
@@ -65,17 +64,9 @@ fn of_geometry(geometry: &ConvGeometry, real: Real, counts: &mut BTreeMap<&'stat
 
 #[test]
 fn members_of_convolution_kernels_give_the_same_bits_and_the_plain_sums() {
-    let Some(kernels) = kernels(KernelFile::Conv) else { return };
-    let mut counts = BTreeMap::new();
-    for real in [Real::F32, Real::Tf32, Real::Bf16] {
-        let runs: String = geometries().iter().map(|g| of_geometry(g, real, &mut counts)).collect();
-        let (agreed, lines) = emulated(&kernels, DATA, &runs);
-        assert!(agreed, "{lines}");
-        assert_eq!(lines.lines().count(), runs.matches("one.run<").count(), "{lines}");
-    }
-    for template in ["ConvGemm", "ConvSliced", "ConvDirect", "ConvDirectBwdW", "ConvThinForward", "ConvThinBwdW"] {
-        assert!(counts.get(template).is_some_and(|count| *count > 1), "{template}: {counts:?}");
-    }
+    let templates = ["ConvGemm", "ConvSliced", "ConvDirect", "ConvDirectBwdW", "ConvThinForward", "ConvThinBwdW"];
+    let runs = |real, counts: &mut _| geometries().iter().map(|g| of_geometry(g, real, counts)).collect();
+    all_agree(KernelFile::Conv, DATA, runs, (&templates, 1));
 }
 
 #[test]

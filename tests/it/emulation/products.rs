@@ -1,6 +1,6 @@
 //! The kernels of matrix products.
 
-use super::{emulated, kernels, runs_of};
+use super::{all_agree, runs_of, tolerance};
 use std::collections::BTreeMap;
 use stepgraph::model::Activation;
 use stepgraph::ops::{Epilogue, Gemm, OpKind, Trans};
@@ -28,7 +28,7 @@ fn of_sizes([m, n, k]: [usize; 3], real: Real, counts: &mut BTreeMap<&'static st
         let kind = OpKind::Gemm(Gemm { epilogue, accumulate, ..Gemm::plain(m, n, k, trans) });
         let (number, trans) = (real.cpp(), format!("{trans:?}").to_uppercase());
         let result = if trans == "TN" { "float" } else { number };
-        let tolerance = if real == Real::F32 { 1e-5 } else { 0.01 };
+        let tolerance = tolerance(real);
         let name = format!("{} {} {m} {n} {k}", real.name(), kind.stem());
         let ends = format!(
             "Ends{{{}, {}, {}, {accumulate}}}",
@@ -46,15 +46,6 @@ fn of_sizes([m, n, k]: [usize; 3], real: Real, counts: &mut BTreeMap<&'static st
 
 #[test]
 fn members_of_product_kernels_give_the_same_bits_and_the_plain_sums() {
-    let Some(kernels) = kernels(KernelFile::Gemm) else { return };
-    let mut counts = BTreeMap::new();
-    for real in [Real::F32, Real::Tf32, Real::Bf16] {
-        let runs: String = SIZES.iter().map(|sizes| of_sizes(*sizes, real, &mut counts)).collect();
-        let (agreed, lines) = emulated(&kernels, DATA, &runs);
-        assert!(agreed, "{lines}");
-        assert_eq!(lines.lines().count(), runs.matches("one.run<").count(), "{lines}");
-    }
-    for template in ["GemmSimt", "GemmMma"] {
-        assert!(counts.get(template).is_some_and(|count| *count > 20), "{template}: {counts:?}");
-    }
+    let runs = |real, counts: &mut _| SIZES.iter().map(|sizes| of_sizes(*sizes, real, counts)).collect();
+    all_agree(KernelFile::Gemm, DATA, runs, (&["GemmSimt", "GemmMma"], 20));
 }
