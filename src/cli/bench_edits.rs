@@ -181,7 +181,7 @@ impl InTurn {
             let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(found, args, target, found.preset.clone())?;
             let ready = session.ready_times().clone();
-            if networks.is_empty() {
+            if networks.is_empty() && loaded.len() > 1 {
                 ask_libraries(target, found.preset.precision);
             }
             let (preset, memory) = (found.preset.name.clone(), Memory::now(target));

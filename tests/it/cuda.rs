@@ -12,7 +12,7 @@ use stepgraph::exec::{ExecError, Executor, Fault, GraphRead, ReadyTimes};
 use stepgraph::model::{BUNDLED, Precision, Preset, check, read_preset};
 use stepgraph::select::cuda::{FAMILIES, KernelFamily, KernelFile, KernelSpec, Real, custom_kernels, real_of};
 use stepgraph::select::{CudaFacts, Kernels, Target};
-use stepgraph::train::{Session, SessionSpec, compile_for_shared_launches};
+use stepgraph::train::{DataChoice, Session, SessionSpec, compile_for_shared_launches};
 
 #[test]
 fn every_preset_is_planned_for_a_gpu_in_every_precision_at_the_bound() {
@@ -302,8 +302,10 @@ fn steps_on_a_gpu_pass_every_check() {
 
 /// What survives some steps of a preset on a GPU, the reports, the times to its first step, and microseconds a step.
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
-    let mut spec = SessionSpec::new(preset.clone(), PathBuf::new());
-    (spec.machine, spec.executor) = (Some(machine.clone()), executor);
+    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let machine_of_run = Some(machine.clone());
+    let spec =
+        SessionSpec { machine: machine_of_run, executor, data, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
     let mut run = Session::prepare(&spec).unwrap();
     let mut reports = Vec::new();
     for _ in 0..20 {

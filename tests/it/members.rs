@@ -8,7 +8,7 @@ use stepgraph::exec::cuda::gpu;
 use stepgraph::model::Preset;
 use stepgraph::model::random::{Size, random_preset};
 use stepgraph::select::{Kernels, Target};
-use stepgraph::train::{Overrides, Session, SessionSpec};
+use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec};
 
 /// Networks that a usual run of the tests compares.
 const NETWORKS: usize = 12;
@@ -20,8 +20,9 @@ const STEPS: usize = 12;
 type Bits = (Vec<u8>, Vec<[u32; 4]>);
 
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> Result<Bits, String> {
+    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
     let (machine, overrides) = (Some(machine.clone()), Overrides::steps(STEPS));
-    let spec = SessionSpec { machine, executor, overrides, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
+    let spec = SessionSpec { machine, executor, overrides, data, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
     let mut run = Session::prepare(&spec).map_err(|e| e.to_string())?;
     let mut reports = Vec::new();
     for _ in 0..STEPS {
@@ -63,9 +64,8 @@ fn random_networks_have_the_same_bits_with_general_and_specialised_kernels_on_a_
         Err(why) => return println!("skipped: no CUDA device: {why}"),
     };
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1usize);
-    // Without data, there is nothing to train on.
     let networks = (0..).map(|seed| (seed, random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL })));
-    let networks: Vec<_> = networks.filter(|(_, preset)| preset.data.is_some()).take(NETWORKS * times).collect();
+    let networks: Vec<_> = networks.take(NETWORKS * times).collect();
     let (next, different) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     // Each thread compiles kernels on several processors.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
