@@ -131,6 +131,7 @@ struct OpTime {
 /// # Errors
 /// If a preset is wrong, or the machine cannot run its step.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
+    let started = Instant::now();
     let loaded = presets::load_all(args.presets.iter().map(OsString::as_os_str), DataLook::Ignore)?;
     let mut places = Places::default();
     loaded.iter().for_each(|found| places.reads_preset(found));
@@ -138,7 +139,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let first = device::threads(args.cpu.threads, &loaded[0].model);
     let chosen = device::choose(args.device, first.count, loaded.iter().map(|found| &found.model))?;
     if args.in_turn {
-        let report = InTurn::measure(&loaded, args, &chosen)?;
+        let report = InTurn::measure(&loaded, args, &chosen, started)?;
         return if args.json { output::print_json(&report) } else { output::print(&report.text()) };
     }
     if let Some(count) = args.edits {

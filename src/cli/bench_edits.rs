@@ -151,6 +151,8 @@ impl Edits {
 #[derive(Serialize)]
 pub struct InTurn {
     device: String,
+    /// From the start of the command to the first replayed step of the first network, in microseconds.
+    start_us: f64,
     /// From a network to its first replayed step, in microseconds, without the first network.
     ready_us: Distribution,
     worst_us: f64,
@@ -168,12 +170,18 @@ struct Network {
 }
 
 impl InTurn {
-    /// Runs one step of each network.
+    /// Runs one step of each network, in a command that started at `command`.
     ///
     /// # Errors
     /// If a step cannot be made.
-    pub fn measure(loaded: &[Loaded], args: &BenchArgs, (target, device): &(Target, String)) -> anyhow::Result<Self> {
+    pub fn measure(
+        loaded: &[Loaded],
+        args: &BenchArgs,
+        (target, device): &(Target, String),
+        command: Instant,
+    ) -> anyhow::Result<Self> {
         let mut last: Option<Session> = None;
+        let mut start_us = 0.0;
         let mut networks = Vec::with_capacity(loaded.len());
         for found in loaded {
             let started = Instant::now();
@@ -181,8 +189,11 @@ impl InTurn {
             let dropped = started.elapsed().as_secs_f64() * 1e6;
             let (session, took) = first_step(found, args, target, found.preset.clone())?;
             let ready = session.ready_times().clone();
-            if networks.is_empty() && loaded.len() > 1 {
-                ask_libraries(target, found.preset.precision);
+            if networks.is_empty() {
+                start_us = command.elapsed().as_secs_f64() * 1e6;
+                if loaded.len() > 1 {
+                    ask_libraries(target, found.preset.precision);
+                }
             }
             let (preset, memory) = (found.preset.name.clone(), Memory::now(target));
             networks.push(Network { preset, us: dropped + took, ready, memory });
@@ -191,7 +202,7 @@ impl InTurn {
         let mut times: Vec<f64> = networks.iter().skip(1).map(|network| network.us).collect();
         let ready_us = Distribution::of(&mut times);
         let worst_us = times.last().copied().unwrap_or_default();
-        Ok(Self { device: device.clone(), ready_us, worst_us, networks })
+        Ok(Self { device: device.clone(), start_us, ready_us, worst_us, networks })
     }
 
     /// As text, for people: the distribution, and the slowest networks with their longest stages.
@@ -200,9 +211,10 @@ impl InTurn {
         let [median, p90, worst] = [self.ready_us.median, self.ready_us.p90, self.worst_us].map(output::micros);
         let count = output::counted(self.networks.len().saturating_sub(1) as u64, "network");
         let first = self.networks.first().map_or_else(String::new, |first| output::micros(first.us));
+        let start = output::micros(self.start_us);
         let mut out = format!(
-            "{first} until the first replayed step of the first network; {count} after it: median {median}, p90 {p90}, \
-             worst {worst}\n"
+            "{first} until the first replayed step of the first network, {start} since the start of the command; \
+             {count} after it: median {median}, p90 {p90}, worst {worst}\n"
         );
         let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
         slowest.sort_by(|a, b| b.us.total_cmp(&a.us));

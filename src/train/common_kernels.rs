@@ -23,13 +23,15 @@ const OF_GROUP: u64 = 250;
 /// One of this many random networks is also evaluated.
 const EVALUATED: u64 = 4;
 /// Groups of random networks; the last ones need few kernels that no earlier one needs.
-const RANDOM_GROUPS: u64 = 90;
+const RANDOM_GROUPS: u64 = 60;
 /// Groups of networks that grow from the bundled presets, which are larger than random networks.
 const GROWN_GROUPS: u64 = 16;
 /// Changes of each bundled preset in such a group, one after another.
 const CHANGES: u64 = 12;
 /// Groups of networks. The first one holds the bundled presets and small changes of them.
-pub const KERNEL_GROUPS: u64 = 1 + GROWN_GROUPS + RANDOM_GROUPS;
+pub const KERNEL_GROUPS: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
+/// The first group of random networks.
+pub const FIRST_RANDOM_GROUP: u64 = 1 + GROWN_GROUPS;
 
 /// Finds the general kernels that common networks need on a machine, group by group.
 pub struct CommonKernels {
@@ -103,26 +105,32 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
             };
             bundled.flat_map(with_changes).collect()
         }
-        1..=GROWN_GROUPS => bundled.flat_map(|preset| grown(preset, group)).map(|grown| (grown, false)).collect(),
+        1..=GROWN_GROUPS => {
+            bundled.flat_map(|preset| grown(preset, group, CHANGES)).map(|grown| (grown, false)).collect()
+        }
         _ => {
-            let first = (group - 1 - GROWN_GROUPS) * OF_GROUP;
+            let first = (group - FIRST_RANDOM_GROUP) * OF_GROUP;
             let of_seed = |seed: u64| {
                 let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
-                (random_preset(seed, size.usual()), seed.is_multiple_of(EVALUATED))
+                let preset = random_preset(seed, size.usual());
+                // Users change the sizes of a network, again and again.
+                let changes = if group.is_multiple_of(2) { 0 } else { seed / 2 % CHANGES };
+                let preset = grown(preset.clone(), seed, changes).pop().unwrap_or(preset);
+                (preset, seed.is_multiple_of(EVALUATED))
             };
             (first..first + OF_GROUP).map(of_seed).collect()
         }
     }
 }
 
-/// Networks that follow from a preset by changes of one size at a time.
-fn grown(mut preset: Preset, group: u64) -> Vec<Preset> {
+/// The networks that follow from a preset by changes of one size at a time, drawn from `seed`.
+fn grown(mut preset: Preset, seed: u64, changes: u64) -> Vec<Preset> {
     /// The largest size that a change gives.
     const MOST: u64 = 1_024;
     let mut found = Vec::new();
-    for number in 0..CHANGES {
+    for number in 0..changes {
         let sizes = Sizes::of(&preset);
-        let [which, how, by, _] = random_words(0, group as u32, number as i64, 0).map(u64::from);
+        let [which, how, by, _] = random_words(0, seed as u32, number as i64, 0).map(u64::from);
         let Some(which) = (which as usize).checked_rem(sizes.places.len()) else { break };
         let place = &sizes.places[which];
         let value = match how % 4 {
