@@ -2,13 +2,14 @@
 //!
 //! An entry is found by a key: text that contains everything that its machine code depends on. The entry contains the
 //! whole key, so that neither a collision of hashes nor another version of the program or the compiler can return wrong
-//! code; a checksum detects damage. No function here fails: what cannot be read is compiled again, and what cannot be
-//! written is not stored.
+//! code; a checksum detects damage. Machine code is compressed (LZ4), to about half of its size. No function here fails:
+//! what cannot be read is compiled again, and what cannot be written is not stored.
 //!
 //! Any number of processes use one folder without a lock. An entry is written beside its name and renamed, is never
 //! changed, and may be removed at any time. The modification time of its file is the time of its last use.
 
 use crate::tensor::{Fnv, remove_leftovers, temporary_in};
+use lz4_flex::block::{compress_prepend_size, decompress, uncompressed_size};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ const LIMIT_FILE: &str = "limit-mib";
 /// The name of the file that says which libraries were loaded before.
 pub(super) const LIBRARIES_FILE: &str = "libraries.json";
 /// The first bytes of an entry: its format.
-const MAGIC: &[u8; 8] = b"SGKERN2\n";
+const MAGIC: &[u8; 8] = b"SGKERN3\n";
 /// A longer file is not an entry.
 const LONGEST: u64 = 256 << 20;
 /// An entry that was used more recently than this is not marked again.
@@ -161,7 +162,7 @@ impl KernelCache {
         let metadata = file.metadata().ok().filter(|m| m.is_file() && m.len() <= LONGEST)?;
         let mut bytes = Vec::with_capacity(metadata.len() as usize);
         (&mut file).take(LONGEST).read_to_end(&mut bytes).ok()?;
-        let code = code_in(&bytes, key)?.to_vec();
+        let code = code_in(&bytes, key)?;
         if used_at(&metadata).elapsed().is_ok_and(|age| age > MARKED_AFTER) {
             // If this fails, the only effect is that the entry is removed sooner.
             let _ = file.set_modified(SystemTime::now());
@@ -193,12 +194,13 @@ impl KernelCache {
     fn write(&self, key: &str, code: &[u8]) -> io::Result<u64> {
         std::fs::create_dir_all(&self.folder)?;
         let mut temporary = temporary_in(&self.folder)?;
-        let mut bytes = Vec::with_capacity(24 + key.len() + code.len());
+        let packed = compress_prepend_size(code);
+        let mut bytes = Vec::with_capacity(24 + key.len() + packed.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
-        bytes.extend_from_slice(&Fnv::of(code).to_le_bytes());
+        bytes.extend_from_slice(&Fnv::of(&packed).to_le_bytes());
         bytes.extend_from_slice(key.as_bytes());
-        bytes.extend_from_slice(code);
+        bytes.extend_from_slice(&packed);
         temporary.write_all(&bytes)?;
         temporary.persist(self.path(key)).map_err(|e| e.error)?;
         Ok(bytes.len() as u64)
@@ -266,13 +268,18 @@ fn used_at(metadata: &Metadata) -> SystemTime {
 }
 
 /// The machine code in the bytes of an entry, if they are undamaged and belong to this key.
-fn code_in<'a>(bytes: &'a [u8], key: &str) -> Option<&'a [u8]> {
+fn code_in(bytes: &[u8], key: &str) -> Option<Vec<u8>> {
     let rest = bytes.strip_prefix(MAGIC)?;
     let (head, rest) = rest.split_at_checked(16)?;
     let number = |at: usize| head.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_le_bytes);
     let (length, sum) = (usize::try_from(number(0)?).ok()?, number(8)?);
-    let (kept, code) = rest.split_at_checked(length)?;
-    (kept == key.as_bytes() && !code.is_empty() && Fnv::of(code) == sum).then_some(code)
+    let (kept, packed) = rest.split_at_checked(length)?;
+    if kept != key.as_bytes() || Fnv::of(packed) != sum {
+        return None;
+    }
+    // A length beyond the longest entry is not reserved, whoever wrote it.
+    let (size, packed) = uncompressed_size(packed).ok().filter(|(size, _)| (1..=LONGEST).contains(&(*size as u64)))?;
+    decompress(packed, size).ok()
 }
 
 #[cfg(test)]

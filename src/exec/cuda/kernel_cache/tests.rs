@@ -1,6 +1,7 @@
 //! The cache with other processes, killed writers, foreign files, folders and disks that cannot be written to.
 
 use super::*;
+use crate::tensor::random_words;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
@@ -12,9 +13,10 @@ fn key(number: usize) -> String {
     format!("NVRTC 1.0 sm_90a\nnamespace member0 {{ using Op = Act<float, RELU, {number}>; }}\n")
 }
 
-/// Code that contains its key, so that a mix-up is detected.
+/// Different code for each number, so that a mix-up is detected; it cannot be compressed.
 fn code(number: usize) -> Vec<u8> {
-    (0..2000 + number % 7 * 100).map(|at| (at * 31 + number) as u8).collect()
+    let words = (0..125 + (number % 7 * 7) as u32).flat_map(|block| random_words(number as i64, 0, 0, block));
+    words.flat_map(u32::to_le_bytes).collect()
 }
 
 /// The work of another process: it stores entries, and looks up entries of others.
@@ -89,6 +91,29 @@ fn the_cache_returns_what_was_stored_and_nothing_damaged() {
     assert_eq!((cache.get(&key(1)), cache.usage().entries), (Some(code(1)), 2));
     cache.remove(&key(1));
     assert_eq!((cache.get(&key(1)), cache.usage().entries), (None, 1));
+}
+
+#[test]
+fn machine_code_is_compressed_and_a_false_length_is_no_entry() {
+    let folder = tempfile::tempdir().unwrap();
+    let cache = KernelCache::at(folder.path().to_owned(), 1 << 20);
+    // As in machine code, many words occur often.
+    let code: Vec<u8> = (0..40_000u32).flat_map(|at| (at % 97 * 0x0010_0425).to_le_bytes()).collect();
+    cache.keep(&key(1), &code);
+    assert!(cache.usage().bytes < code.len() as u64 / 2, "{:?}", cache.usage());
+    assert_eq!(cache.get(&key(1)), Some(code.clone()));
+    let entry = |packed: &[u8]| {
+        let head = [&(key(1).len() as u64).to_le_bytes()[..], &Fnv::of(packed).to_le_bytes()].concat();
+        [MAGIC, &head[..], key(1).as_bytes(), packed].concat()
+    };
+    let packed = compress_prepend_size(&code);
+    assert_eq!(code_in(&entry(&packed), &key(1)).as_ref(), Some(&code));
+    // With a correct checksum, but with a wrong length before the compressed bytes.
+    for length in [0, code.len() as u32 - 1, LONGEST as u32 + 1, u32::MAX] {
+        let packed = [&length.to_le_bytes()[..], &packed[4..]].concat();
+        assert_eq!(code_in(&entry(&packed), &key(1)), None, "length {length}");
+    }
+    assert_eq!(code_in(&entry(&packed[..2]), &key(1)), None);
 }
 
 #[test]
