@@ -2,8 +2,8 @@
 //!
 //! An entry is found by a key: text that contains everything that its machine code depends on. The entry contains the
 //! whole key, so that neither a collision of hashes nor another version of the program or the compiler can return wrong
-//! code; a checksum detects damage. Machine code is compressed (LZ4), to about half of its size. No function here fails:
-//! what cannot be read is compiled again, and what cannot be written is not stored.
+//! code; a checksum detects damage. Machine code is compressed (LZ4), to about half of its size. No function here
+//! fails: what cannot be read is compiled again, and what cannot be written is not stored.
 //!
 //! Any number of processes use one folder without a lock. An entry is written beside its name and renamed, is never
 //! changed, and may be removed at any time. The modification time of its file is the time of its last use.
