@@ -25,16 +25,21 @@ pub const fn epilogue_functions(e: &Epilogue) -> u64 {
     act_number(e.act) << 48 | act_number(e.act_grad) << 56
 }
 
+/// The epilogue of a product or a convolution, and the rows and columns of its result.
+pub(super) const fn epilogue_of(kind: &OpKind) -> Option<(Epilogue, [usize; 2])> {
+    match kind {
+        OpKind::Gemm(g) => Some((g.epilogue, [g.m, g.n])),
+        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => Some((*epilogue, [g.n * g.ho * g.wo, g.f])),
+        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => Some((*epilogue, [g.n * g.h * g.w, g.c])),
+        _ => None,
+    }
+}
+
 /// The part of an epilogue that a library does not compute: operations in order, with the slot of the product for each
 /// of their slots.
 #[must_use]
 pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static str, &'static str)>)> {
-    let (e, rows, cols) = match kind {
-        OpKind::Gemm(g) => (g.epilogue, g.m, g.n),
-        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => (*epilogue, g.n * g.ho * g.wo, g.f),
-        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => (*epilogue, g.n * g.h * g.w, g.c),
-        _ => return Vec::new(),
-    };
+    let Some((e, [rows, cols])) = epilogue_of(kind) else { return Vec::new() };
     let len = rows * cols;
     let raw = product_slot(kind);
     let mut out = Vec::new();
@@ -53,12 +58,5 @@ pub fn epilogue_ops(kind: &OpKind, done: Epilogue) -> Vec<(OpKind, Vec<(&'static
 /// The slot that a library writes its plain product to: `z` if the value before the activation is kept.
 #[must_use]
 pub fn product_slot(kind: &OpKind) -> &'static str {
-    let e = match kind {
-        OpKind::Gemm(g) => g.epilogue,
-        OpKind::Conv2d(ops::Conv2d { epilogue, .. }) | OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) => {
-            *epilogue
-        }
-        _ => Epilogue::default(),
-    };
-    if e.save_z { "z" } else { "c" }
+    if epilogue_of(kind).is_some_and(|(epilogue, _)| epilogue.save_z) { "z" } else { "c" }
 }

@@ -1,6 +1,7 @@
 //! All ways to run an operation on a GPU: custom kernels, and the algorithms of libraries.
 
 use super::custom::CustomKernel;
+use super::epilogue::epilogue_of;
 use super::real::Real;
 use super::route::Route;
 use super::speed::{BYTES_PER_US, LAUNCH_US};
@@ -8,7 +9,7 @@ use super::{
     attention, conv, dnn, elementwise, gemm, loss, lt, norm, optimizer, pool, rates, recurrent, row_product, sequence,
 };
 use crate::model::Activation;
-use crate::ops::{self, Epilogue, Gemm, OpKind};
+use crate::ops::{self, Gemm, OpKind};
 use crate::select::target::CudaFacts;
 
 /// Every custom kernel for an operation. If estimates are equal, a later one is preferred.
@@ -155,22 +156,12 @@ fn several(one: Offer, route: fn(u8) -> Route, count: u8) -> impl Iterator<Item 
     })
 }
 
-/// The epilogue of a product or a convolution, and the number of its results.
-const fn epilogue_of(kind: &OpKind) -> Option<(Epilogue, usize)> {
-    match kind {
-        OpKind::Gemm(g) => Some((g.epilogue, g.m * g.n)),
-        OpKind::Conv2d(ops::Conv2d { geometry: g, epilogue }) => Some((*epilogue, g.n * g.ho * g.wo * g.f)),
-        OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry: g, epilogue }) => Some((*epilogue, g.n * g.h * g.w * g.c)),
-        _ => None,
-    }
-}
-
 /// The cost of the epilogue as separate passes after a library's product, in microseconds.
 fn epilogue_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
-    let Some((epilogue, len)) = epilogue_of(kind) else { return 0.0 };
+    let Some((epilogue, [rows, cols])) = epilogue_of(kind) else { return 0.0 };
     let fused_act = epilogue.act == Some(Activation::Relu) && !epilogue.save_z;
     let passes = usize::from(epilogue.act_grad.is_some()) + usize::from(epilogue.act.is_some() && !fused_act);
-    let moving_us = (passes * 3 * len * real.size()) as f64 / BYTES_PER_US;
+    let moving_us = (passes * 3 * rows * cols * real.size()) as f64 / BYTES_PER_US;
     passes as f64 * LAUNCH_US + moving_us.max(function_us(kind, gpu))
 }
 
@@ -178,8 +169,8 @@ fn epilogue_us(kind: &OpKind, real: Real, gpu: &CudaFacts) -> f64 {
 /// GELU and its derivative, measured on an H200, which has 132 multiprocessors.
 fn function_us(kind: &OpKind, gpu: &CudaFacts) -> f64 {
     const GELU_US: f64 = 2.1e-6;
-    let Some((epilogue, len)) = epilogue_of(kind) else { return 0.0 };
+    let Some((epilogue, [rows, cols])) = epilogue_of(kind) else { return 0.0 };
     let is_gelu = |act: &Option<Activation>| *act == Some(Activation::Gelu);
     let count = [epilogue.act, epilogue.act_grad].iter().filter(|act| is_gelu(act)).count();
-    (count * len) as f64 * GELU_US * 132.0 / f64::from(gpu.multiprocessors.max(1))
+    (count * rows * cols) as f64 * GELU_US * 132.0 / f64::from(gpu.multiprocessors.max(1))
 }
