@@ -5,8 +5,8 @@
 //! The preset trains first, so that everything that the changes share exists. Each change makes one size of the
 //! preceding network slightly larger, so that this network is new: it is checked, compiled and recorded, and runs one
 //! step on the preset's data, or on one random batch if the preset names no data. With general kernels, those for small
-//! changes are compiled before each change, as the window does in the background. After the first network, the
-//! libraries are asked for something small, as the window does too.
+//! changes are compiled before each change, as the window does in the background. After the first network, if
+//! others follow, the libraries are asked for something small, as the window does too.
 
 use super::args::BenchArgs;
 use super::error::wrong;
@@ -153,9 +153,9 @@ pub struct InTurn {
     device: String,
     /// From the start of the command to the first replayed step of the first network, in microseconds.
     start_us: f64,
-    /// From a network to its first replayed step, in microseconds, without the first network.
-    ready_us: Distribution,
-    worst_us: f64,
+    /// From a network to its first replayed step, in microseconds, for the networks after the first one, if there are any.
+    ready_us: Option<Distribution>,
+    worst_us: Option<f64>,
     networks: Vec<Network>,
 }
 
@@ -200,22 +200,24 @@ impl InTurn {
             last = Some(session);
         }
         let mut times: Vec<f64> = networks.iter().skip(1).map(|network| network.us).collect();
-        let ready_us = Distribution::of(&mut times);
-        let worst_us = times.last().copied().unwrap_or_default();
+        let ready_us = (!times.is_empty()).then(|| Distribution::of(&mut times));
+        let worst_us = times.last().copied();
         Ok(Self { device: device.clone(), start_us, ready_us, worst_us, networks })
     }
 
     /// As text, for people: the distribution, and the slowest networks with their longest stages.
     #[must_use]
     pub fn text(&self) -> String {
-        let [median, p90, worst] = [self.ready_us.median, self.ready_us.p90, self.worst_us].map(output::micros);
-        let count = output::counted(self.networks.len().saturating_sub(1) as u64, "network");
         let first = self.networks.first().map_or_else(String::new, |first| output::micros(first.us));
         let start = output::micros(self.start_us);
         let mut out = format!(
-            "{first} until the first replayed step of the first network, {start} since the start of the command; \
-             {count} after it: median {median}, p90 {p90}, worst {worst}\n"
+            "first replayed step of the first network: after {first}, {start} after the start of the command\n"
         );
+        if let (Some(ready), Some(worst)) = (&self.ready_us, self.worst_us) {
+            let [median, p90, worst] = [ready.median, ready.p90, worst].map(output::micros);
+            let count = output::counted(self.networks.len() as u64 - 1, "network");
+            out.push_str(&format!("{count} after it: median {median}, p90 {p90}, worst {worst}\n"));
+        }
         let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
         slowest.sort_by(|a, b| b.us.total_cmp(&a.us));
         for Network { preset, us, ready, .. } in slowest.into_iter().take(3) {
@@ -236,7 +238,7 @@ fn longest_stages(ready: &ReadyTimes) -> String {
 fn first_step(found: &Loaded, args: &BenchArgs, target: &Target, preset: Preset) -> anyhow::Result<(Session, f64)> {
     let started = Instant::now();
     let threads = super::device::threads(args.cpu.threads, &found.model).count;
-    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let data = DataChoice::of(&preset);
     let machine = Some(target.clone());
     let tuning = super::device::tuning(target);
     let spec = SessionSpec { threads, machine, data, tuning, ..SessionSpec::new(preset, found.base.clone()) };

@@ -2,9 +2,9 @@
 //! nearly all of its kernels on the disk.
 //!
 //! A general kernel works for all sizes of its class, so that there are a few thousand of them. Which ones networks
-//! need, and how often, is found by planning the bundled presets and random networks: a network of another origin then
-//! rarely needs a further kernel (`tests/it/edits.rs` counts them). If it does, a kernel for a wider class, of which
-//! there are fewer, usually stands in for it.
+//! need, and how often, is found by planning the bundled presets and random networks, both also after changes of their
+//! sizes: a network of another origin then rarely needs a further kernel (`tests/it/edits.rs` counts them). If it does,
+//! a kernel for a wider class, of which there are fewer, usually stands in for it.
 
 use super::edits_ahead::after_small_edits;
 use crate::compile::{Options, compile};
@@ -94,7 +94,8 @@ impl CommonKernels {
     }
 }
 
-/// The networks of a group, and whether each is also evaluated.
+/// The networks of a group, and whether each is also evaluated. Notes of groups that are done name the constants above:
+/// a change of other rules here must change one of them, so that the groups are planned again.
 fn networks(group: u64) -> Vec<(Preset, bool)> {
     let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
     match group {
@@ -103,7 +104,7 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
                 let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
                 std::iter::once((preset, true)).chain(changed)
             };
-            bundled.flat_map(with_changes).collect()
+            bundled.flat_map(with_changes).chain(attention().map(|preset| (preset, false))).collect()
         }
         1..=GROWN_GROUPS => {
             bundled.flat_map(|preset| grown(preset, group, CHANGES)).map(|grown| (grown, false)).collect()
@@ -114,13 +115,37 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
                 let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
                 let preset = random_preset(seed, size.usual());
                 // Users change the sizes of a network, again and again.
-                let changes = if group.is_multiple_of(2) { 0 } else { seed / 2 % CHANGES };
+                let changes = if group.is_multiple_of(2) { 0 } else { seed / 8 % CHANGES };
                 let preset = grown(preset.clone(), seed, changes).pop().unwrap_or(preset);
-                (preset, seed.is_multiple_of(EVALUATED))
+                (preset, (seed / 2).is_multiple_of(EVALUATED))
             };
             (first..first + OF_GROUP).map(of_seed).collect()
         }
     }
+}
+
+/// Networks with an attention of each class: other networks seldom have heads of many features, and users change the
+/// number of features.
+fn attention() -> impl Iterator<Item = Preset> {
+    let yes_or_no = [false, true];
+    let classes = [16u64, 32, 64, 128, 256].into_iter().flat_map(move |features| {
+        // Few positions, and few or many tiles of fewer and of all positions that fit.
+        let batches = [(2, 16), (2, 20), (2, 200), (64, 320)].into_iter();
+        let kinds = batches.flat_map(move |batch| yes_or_no.map(|causal| (batch, causal)));
+        kinds.flat_map(move |kind| yes_or_no.map(|rotary| (features, kind, rotary)))
+    });
+    let presets = classes.flat_map(|(features, ((batch, positions), causal), rotary)| {
+        [0.0, 0.1].map(|dropout| {
+            serde_json::json!({
+                "version": 1, "name": "attention", "input": {"shape": [positions, 2 * features], "batch": batch},
+                "layers": [
+                    {"type": "attention", "heads": 2, "causal": causal, "rotary": rotary, "dropout": dropout},
+                    {"type": "take", "at": "last"}, {"type": "dense", "units": 1}],
+                "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}
+            })
+        })
+    });
+    presets.filter_map(|preset| read_preset(&preset.to_string()).ok())
 }
 
 /// The networks that follow from a preset by changes of one size at a time, drawn from `seed`.
@@ -207,4 +232,39 @@ pub fn compile_common(
             0
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::Kernels;
+
+    #[test]
+    fn attention_of_any_number_of_features_has_a_common_kernel() {
+        let common = CommonKernels::new(Target::h200().with_kernels(Kernels::General), Precision::F32);
+        let presets: Vec<Preset> = attention().collect();
+        assert_eq!(presets.len(), 5 * 4 * 2 * 2 * 2);
+        let known = presets.iter().flat_map(|preset| common.kernels_of(preset, false));
+        let known: HashSet<KernelSource> = known.flat_map(|(own, wider)| [Some(own), wider]).flatten().collect();
+        for (features, positions) in [(6, 9), (22, 20), (30, 40), (48, 64), (100, 200), (250, 65)] {
+            for kind in [[false, false], [false, true], [true, false], [true, true]] {
+                let preset = read_preset(&format!(
+                    r#"{{"version": 1, "name": "other", "input": {{"shape": [{positions}, {}], "batch": 3}}, "layers": [
+                    {{"type": "attention", "heads": 3, "causal": {}, "rotary": {}}},
+                    {{"type": "take", "at": "last"}}, {{"type": "dense", "units": 1}}],
+                    "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#,
+                    3 * features,
+                    kind[0],
+                    kind[1]
+                ));
+                let kernels = common.kernels_of(&preset.unwrap(), false);
+                let attention: Vec<_> = kernels.iter().filter(|(own, _)| own.types().contains("Attend")).collect();
+                assert_eq!(attention.len(), 2, "{features} features");
+                for (own, wider) in attention {
+                    let is_known = wider.as_ref().is_some_and(|wider| known.contains(wider));
+                    assert!(is_known || known.contains(own), "{}", own.types());
+                }
+            }
+        }
+    }
 }

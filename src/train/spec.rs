@@ -39,6 +39,14 @@ pub enum DataChoice {
     Resident,
 }
 
+impl DataChoice {
+    /// The preset's data set, or one random batch if the preset names no data.
+    #[must_use]
+    pub const fn of(preset: &Preset) -> Self {
+        if preset.data.is_some() { Self::Preset } else { Self::Resident }
+    }
+}
+
 /// Overrides of the preset's training length and seed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {

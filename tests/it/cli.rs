@@ -261,6 +261,19 @@ fn bench_reports_both_executors() {
 }
 
 #[test]
+fn bench_times_networks_in_turn() {
+    let report = json(&["bench", "xor", "iris", "--in-turn", "--device", "cpu", "--json"]);
+    let us: Vec<f64> = report["networks"].as_array().unwrap().iter().map(|n| n["us"].as_f64().unwrap()).collect();
+    assert!(us.len() == 2 && us[0] > 0.0 && report["start_us"].as_f64().unwrap() >= us[0], "{report}");
+    assert_eq!((&report["worst_us"], &report["ready_us"]["median"]), (&us[1].into(), &us[1].into()));
+    // There is nothing to say of networks after the only one.
+    let one = json(&["bench", "xor", "--in-turn", "--device", "cpu", "--json"]);
+    assert!(one["ready_us"].is_null() && one["worst_us"].is_null() && one["networks"].as_array().unwrap().len() == 1);
+    let text = succeed(&["bench", "xor", "--in-turn", "--device", "cpu"]);
+    assert!(text.contains(" after the start of the command\n") && !text.contains("median"), "{text}");
+}
+
+#[test]
 fn tuned_kernels_are_remembered_and_a_damaged_file_is_ignored() {
     let cache = tempfile::tempdir().unwrap();
     let tuned = |args: &[&str]| {

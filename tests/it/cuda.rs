@@ -302,7 +302,7 @@ fn steps_on_a_gpu_pass_every_check() {
 
 /// What survives some steps of a preset on a GPU, the reports, the times to its first step, and microseconds a step.
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
-    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let data = DataChoice::of(preset);
     let machine_of_run = Some(machine.clone());
     let spec =
         SessionSpec { machine: machine_of_run, executor, data, ..SessionSpec::new(preset.clone(), PathBuf::new()) };

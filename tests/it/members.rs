@@ -20,7 +20,7 @@ const STEPS: usize = 12;
 type Bits = (Vec<u8>, Vec<[u32; 4]>);
 
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> Result<Bits, String> {
-    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let data = DataChoice::of(preset);
     let (machine, overrides) = (Some(machine.clone()), Overrides::steps(STEPS));
     let spec = SessionSpec { machine, executor, overrides, data, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
     let mut run = Session::prepare(&spec).map_err(|e| e.to_string())?;

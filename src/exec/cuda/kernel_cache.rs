@@ -26,7 +26,7 @@ const LIMIT_FILE: &str = "limit-mib";
 pub(super) const LIBRARIES_FILE: &str = "libraries.json";
 /// The first bytes of an entry: its format.
 const MAGIC: &[u8; 8] = b"SGKERN3\n";
-/// A longer file is not an entry.
+/// An entry whose file or machine code is longer is not used.
 const LONGEST: u64 = 256 << 20;
 /// An entry that was used more recently than this is not marked again.
 const MARKED_AFTER: Duration = Duration::from_secs(60);
@@ -148,7 +148,8 @@ impl KernelCache {
     }
 
     fn path(&self, key: &str) -> PathBuf {
-        self.folder.join(format!("{:016x}.{SUFFIX}", Fnv::of(key.as_bytes())))
+        // Another format has other names: a file of an older one must not seem to be an entry.
+        self.folder.join(format!("{:016x}.{SUFFIX}", Fnv::of(&[MAGIC, key.as_bytes()].concat())))
     }
 
     /// Whether it probably has the machine code of a key.
@@ -192,9 +193,9 @@ impl KernelCache {
 
     /// Writes an entry; returns its size. Nothing is flushed to the disk: damage from a power failure is detected.
     fn write(&self, key: &str, code: &[u8]) -> io::Result<u64> {
+        let packed = compress_prepend_size(code);
         std::fs::create_dir_all(&self.folder)?;
         let mut temporary = temporary_in(&self.folder)?;
-        let packed = compress_prepend_size(code);
         let mut bytes = Vec::with_capacity(24 + key.len() + packed.len());
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&(key.len() as u64).to_le_bytes());
@@ -277,9 +278,9 @@ fn code_in(bytes: &[u8], key: &str) -> Option<Vec<u8>> {
     if kept != key.as_bytes() || Fnv::of(packed) != sum {
         return None;
     }
-    // A length beyond the longest entry is not reserved, whoever wrote it.
+    // A false length must not reserve more memory than that.
     let (size, packed) = uncompressed_size(packed).ok().filter(|(size, _)| (1..=LONGEST).contains(&(*size as u64)))?;
-    decompress(packed, size).ok()
+    decompress(packed, size).ok().filter(|code| code.len() == size)
 }
 
 #[cfg(test)]

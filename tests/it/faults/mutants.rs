@@ -162,7 +162,7 @@ fn networks() -> Vec<&'static str> {
 fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
     let preset = read_preset(network).unwrap();
     // Networks without data are trained on one batch.
-    let data = if preset.data.is_some() { DataChoice::Preset } else { DataChoice::Resident };
+    let data = DataChoice::of(&preset);
     let new = SessionSpec { data, ..SessionSpec::new(preset, PathBuf::new()) };
     let spec = SessionSpec {
         machine: Some(machine.clone()),

@@ -13,7 +13,8 @@ fn key(number: usize) -> String {
     format!("NVRTC 1.0 sm_90a\nnamespace member0 {{ using Op = Act<float, RELU, {number}>; }}\n")
 }
 
-/// Different code for each number, so that a mix-up is detected; it cannot be compressed.
+/// Different code for each number, so that a mix-up is detected; it cannot be compressed, because tests limit
+/// the bytes of entries.
 fn code(number: usize) -> Vec<u8> {
     let words = (0..125 + (number % 7 * 7) as u32).flat_map(|block| random_words(number as i64, 0, 0, block));
     words.flat_map(u32::to_le_bytes).collect()
@@ -109,11 +110,14 @@ fn machine_code_is_compressed_and_a_false_length_is_no_entry() {
     let packed = compress_prepend_size(&code);
     assert_eq!(code_in(&entry(&packed), &key(1)).as_ref(), Some(&code));
     // With a correct checksum, but with a wrong length before the compressed bytes.
-    for length in [0, code.len() as u32 - 1, LONGEST as u32 + 1, u32::MAX] {
+    for length in [0, code.len() as u32 - 1, code.len() as u32 + 1, LONGEST as u32 + 1, u32::MAX] {
         let packed = [&length.to_le_bytes()[..], &packed[4..]].concat();
         assert_eq!(code_in(&entry(&packed), &key(1)), None, "length {length}");
     }
     assert_eq!(code_in(&entry(&packed[..2]), &key(1)), None);
+    // An entry of the preceding format, whose name was the checksum of the key alone.
+    std::fs::write(folder.path().join(format!("{:016x}.{SUFFIX}", Fnv::of(key(2).as_bytes()))), b"SGKERN2\n").unwrap();
+    assert!(cache.seems_to_hold(&key(1)) && !cache.seems_to_hold(&key(2)));
 }
 
 #[test]
