@@ -153,8 +153,8 @@ pub struct InTurn {
     device: String,
     /// From the start of the command to the first replayed step of the first network, in microseconds.
     start_us: f64,
-    /// From a network to its first replayed step, in microseconds, after the first network; `None` if it is
-    /// the only one.
+    /// From a network to its first replayed step, in microseconds, for all but the first one; `None` if there are no
+    /// others.
     ready_us: Option<Distribution>,
     worst_us: Option<f64>,
     networks: Vec<Network>,

@@ -28,7 +28,7 @@ const RANDOM_GROUPS: u64 = 60;
 const GROWN_GROUPS: u64 = 16;
 /// Changes of each bundled preset in such a group, one after another.
 const CHANGES: u64 = 12;
-/// Groups of networks. The first one holds the bundled presets and small changes of them.
+/// Groups of networks. The first one holds the bundled presets, small changes of them, and an attention of each class.
 pub const KERNEL_GROUPS: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
 /// The first group of random networks.
 pub const FIRST_RANDOM_GROUP: u64 = 1 + GROWN_GROUPS;
@@ -104,7 +104,7 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
                 let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
                 std::iter::once((preset, true)).chain(changed)
             };
-            bundled.flat_map(with_changes).chain(attention().map(|preset| (preset, false))).collect()
+            bundled.flat_map(with_changes).chain(attention().into_iter().map(|preset| (preset, false))).collect()
         }
         1..=GROWN_GROUPS => {
             bundled.flat_map(|preset| grown(preset, group, CHANGES)).map(|grown| (grown, false)).collect()
@@ -126,26 +126,36 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
 
 /// Networks with an attention of each class: other networks seldom have heads of many features, and users change the
 /// number of features.
-fn attention() -> impl Iterator<Item = Preset> {
-    let yes_or_no = [false, true];
-    let classes = [16u64, 32, 64, 128, 256].into_iter().flat_map(move |features| {
-        // Few positions, and few or many tiles of fewer and of all positions that fit.
-        let batches = [(2, 16), (2, 20), (2, 200), (64, 320)].into_iter();
-        let kinds = batches.flat_map(move |batch| yes_or_no.map(|causal| (batch, causal)));
-        kinds.flat_map(move |kind| yes_or_no.map(|rotary| (features, kind, rotary)))
-    });
-    let presets = classes.flat_map(|(features, ((batch, positions), causal), rotary)| {
-        [0.0, 0.1].map(|dropout| {
-            serde_json::json!({
-                "version": 1, "name": "attention", "input": {"shape": [positions, 2 * features], "batch": batch},
-                "layers": [
-                    {"type": "attention", "heads": 2, "causal": causal, "rotary": rotary, "dropout": dropout},
-                    {"type": "take", "at": "last"}, {"type": "dense", "units": 1}],
-                "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}
-            })
-        })
-    });
-    presets.filter_map(|preset| read_preset(&preset.to_string()).ok())
+fn attention() -> Vec<Preset> {
+    let mut found = Vec::new();
+    for features in [16, 32, 64, 128, 256] {
+        // The size of a tile, and whether a head has many tiles, depend on these.
+        for batch_and_positions in [[2, 16], [2, 20], [2, 200], [64, 320]] {
+            for kind in [[false, false], [false, true], [true, false], [true, true]] {
+                found.extend([0.0, 0.1].into_iter().filter_map(|dropout| {
+                    let document = one_attention([2, features], batch_and_positions, kind, dropout);
+                    read_preset(&document.to_string()).ok()
+                }));
+            }
+        }
+    }
+    found
+}
+
+/// The document of a network with one attention.
+fn one_attention(
+    [heads, features]: [u64; 2],
+    [batch, positions]: [u64; 2],
+    [causal, rotary]: [bool; 2],
+    dropout: f64,
+) -> serde_json::Value {
+    serde_json::json!({
+        "version": 1, "name": "attention", "input": {"shape": [positions, heads * features], "batch": batch},
+        "layers": [
+            {"type": "attention", "heads": heads, "causal": causal, "rotary": rotary, "dropout": dropout},
+            {"type": "take", "at": "last"}, {"type": "dense", "units": 1}],
+        "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}
+    })
 }
 
 /// The networks that follow from a preset by changes of one size at a time, drawn from `seed`.
@@ -242,21 +252,14 @@ mod tests {
     #[test]
     fn attention_of_any_number_of_features_has_a_common_kernel() {
         let common = CommonKernels::new(Target::h200().with_kernels(Kernels::General), Precision::F32);
-        let presets: Vec<Preset> = attention().collect();
+        let presets = attention();
         assert_eq!(presets.len(), 5 * 4 * 2 * 2 * 2);
         let known = presets.iter().flat_map(|preset| common.kernels_of(preset, false));
         let known: HashSet<KernelSource> = known.flat_map(|(own, wider)| [Some(own), wider]).flatten().collect();
         for (features, positions) in [(6, 9), (22, 20), (30, 40), (48, 64), (100, 200), (250, 65)] {
             for kind in [[false, false], [false, true], [true, false], [true, true]] {
-                let preset = read_preset(&format!(
-                    r#"{{"version": 1, "name": "other", "input": {{"shape": [{positions}, {}], "batch": 3}}, "layers": [
-                    {{"type": "attention", "heads": 3, "causal": {}, "rotary": {}}},
-                    {{"type": "take", "at": "last"}}, {{"type": "dense", "units": 1}}],
-                    "loss": {{"type": "mse"}}, "optimizer": {{"type": "sgd", "lr": 0.1}}}}"#,
-                    3 * features,
-                    kind[0],
-                    kind[1]
-                ));
+                let document = one_attention([3, features], [3, positions], kind, 0.0);
+                let preset = read_preset(&document.to_string());
                 let kernels = common.kernels_of(&preset.unwrap(), false);
                 let attention: Vec<_> = kernels.iter().filter(|(own, _)| own.types().contains("Attend")).collect();
                 assert_eq!(attention.len(), 2, "{features} features");

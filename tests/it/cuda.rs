@@ -302,10 +302,8 @@ fn steps_on_a_gpu_pass_every_check() {
 
 /// What survives some steps of a preset on a GPU, the reports, the times to its first step, and microseconds a step.
 fn trained(preset: &Preset, machine: &Target, executor: Executor) -> (Vec<u8>, Vec<[u32; 4]>, ReadyTimes, f64) {
-    let data = DataChoice::of(preset);
-    let machine_of_run = Some(machine.clone());
-    let spec =
-        SessionSpec { machine: machine_of_run, executor, data, ..SessionSpec::new(preset.clone(), PathBuf::new()) };
+    let mut spec = SessionSpec::new(preset.clone(), PathBuf::new());
+    (spec.machine, spec.executor, spec.data) = (Some(machine.clone()), executor, DataChoice::of(preset));
     let mut run = Session::prepare(&spec).unwrap();
     let mut reports = Vec::new();
     for _ in 0..20 {

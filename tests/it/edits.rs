@@ -119,8 +119,8 @@ fn after_changes_of_a_size_few_general_kernels_must_be_compiled() {
 fn most_networks_need_few_kernels_that_are_not_common() {
     let mut common = CommonKernels::new(Target::h200().with_kernels(Kernels::General), Precision::F32);
     // The groups before them hold the bundled networks and larger ones.
-    let first = FIRST_RANDOM_GROUP;
-    let known: HashSet<KernelSource> = (first..first + 8).flat_map(|group| common.of_group(group, || true)).collect();
+    let first_groups = FIRST_RANDOM_GROUP..FIRST_RANDOM_GROUP + 8;
+    let known: HashSet<KernelSource> = first_groups.flat_map(|group| common.of_group(group, || true)).collect();
     let mut out = format!("{} common kernels of 2,000 random networks\n", known.len());
     let mut sums = [0, 0, 0];
     for preset in networks() {

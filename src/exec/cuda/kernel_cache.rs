@@ -278,7 +278,7 @@ fn code_in(bytes: &[u8], key: &str) -> Option<Vec<u8>> {
     if kept != key.as_bytes() || Fnv::of(packed) != sum {
         return None;
     }
-    // A false length must not reserve more memory than that.
+    // A false length must not reserve more than `LONGEST` bytes.
     let (size, packed) = uncompressed_size(packed).ok().filter(|(size, _)| (1..=LONGEST).contains(&(*size as u64)))?;
     decompress(packed, size).ok().filter(|code| code.len() == size)
 }
