@@ -207,14 +207,17 @@ template <class Rule, class T, class Segments, int THREADS_, int EACH, int ROUND
     static __device__ __forceinline__ void meet(const Table& table, int block, char* smem) {
 #if __CUDA_ARCH__ >= 900
         if constexpr (REMOTE) {
-            if (block == 0 && threadIdx.x == 0) {
-                const u32 at = shared_address(arrivals(smem));
+            const bool first = block == 0 && threadIdx.x == 0;
+            const u32 at = shared_address(arrivals(smem));
+            if (first) {
                 asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(at) : "memory");
                 asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+            }
+            __syncwarp();
+            if (first)
                 asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at),
                     "r"(8 * parts(table))
                     : "memory");
-            }
             __syncwarp();
             asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
         }

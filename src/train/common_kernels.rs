@@ -6,6 +6,8 @@
 //! sizes: a network of another origin then rarely needs a further kernel (`tests/it/edits.rs` counts them). If it does,
 //! a kernel for a wider class, of which there are fewer, usually stands in for it.
 
+mod layers;
+
 use super::edits_ahead::after_small_edits;
 use crate::compile::{Options, compile};
 use crate::exec::cuda::{KernelCache, KernelForAnySize, KernelSource, gpu, kernels_for_any_size};
@@ -14,6 +16,7 @@ use crate::model::random::{Size, random_preset};
 use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
 use crate::tensor::{Fnv, random_words};
+use layers::{attention, network_of_layer};
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
@@ -28,10 +31,15 @@ const RANDOM_GROUPS: u64 = 60;
 const GROWN_GROUPS: u64 = 16;
 /// Changes of each bundled preset in such a group, one after another.
 const CHANGES: u64 = 12;
-/// Groups of networks. The first one holds the bundled presets, small changes of them, and an attention of each class.
-pub const KERNEL_GROUPS: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
-/// The first group of random networks.
-pub const FIRST_RANDOM_GROUP: u64 = 1 + GROWN_GROUPS;
+/// The first group holds the bundled presets and small changes of them; this one an attention of each class.
+const ATTENTION_GROUP: u64 = 1;
+/// Groups of networks around one layer.
+const LAYER_GROUPS: u64 = 80;
+/// Groups of networks.
+pub const KERNEL_GROUPS: u64 = FIRST_LAYER_GROUP + LAYER_GROUPS;
+const FIRST_LAYER_GROUP: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
+/// The first group of random networks; those of grown networks come before.
+pub const FIRST_RANDOM_GROUP: u64 = ATTENTION_GROUP + 1 + GROWN_GROUPS;
 
 /// Finds the general kernels that common networks need on a machine, group by group.
 pub struct CommonKernels {
@@ -104,19 +112,26 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
                 let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
                 std::iter::once((preset, true)).chain(changed)
             };
-            bundled.flat_map(with_changes).chain(attention().into_iter().map(|preset| (preset, false))).collect()
+            bundled.flat_map(with_changes).collect()
         }
-        1..=GROWN_GROUPS => {
-            bundled.flat_map(|preset| grown(preset, group, CHANGES)).map(|grown| (grown, false)).collect()
+        ATTENTION_GROUP => attention().into_iter().map(|preset| (preset, false)).collect(),
+        ..FIRST_RANDOM_GROUP => {
+            let seed = group - ATTENTION_GROUP;
+            bundled.flat_map(|preset| grown(preset, seed, CHANGES)).map(|grown| (grown, false)).collect()
+        }
+        FIRST_LAYER_GROUP.. => {
+            let first = (group - FIRST_LAYER_GROUP) * OF_GROUP;
+            (first..first + OF_GROUP).filter_map(network_of_layer).map(|preset| (preset, false)).collect()
         }
         _ => {
-            let first = (group - FIRST_RANDOM_GROUP) * OF_GROUP;
+            let number = group - FIRST_RANDOM_GROUP;
+            let first = number * OF_GROUP;
             let of_seed = |seed: u64| {
                 let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
                 let preset = random_preset(seed, size.usual());
                 // Users change the sizes of a network, again and again.
-                let changes = if group.is_multiple_of(2) { 0 } else { seed / 8 % CHANGES };
-                let preset = grown(preset.clone(), seed, changes).pop().unwrap_or(preset);
+                let changes = if number.is_multiple_of(2) { seed / 8 % CHANGES } else { 0 };
+                let preset = grown(preset.clone(), seed, changes).last().unwrap_or(preset);
                 (preset, (seed / 2).is_multiple_of(EVALUATED))
             };
             (first..first + OF_GROUP).map(of_seed).collect()
@@ -124,62 +139,23 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
     }
 }
 
-/// Networks with an attention of each class: other networks seldom have heads of many features, and users change the
-/// number of features.
-fn attention() -> Vec<Preset> {
-    let mut found = Vec::new();
-    for features in [16, 32, 64, 128, 256] {
-        // The size of a tile, and whether a head has many tiles, depend on these.
-        for batch_and_positions in [[2, 16], [2, 20], [2, 200], [64, 320]] {
-            for kind in [[false, false], [false, true], [true, false], [true, true]] {
-                found.extend([0.0, 0.1].into_iter().filter_map(|dropout| {
-                    let document = one_attention([2, features], batch_and_positions, kind, dropout);
-                    read_preset(&document.to_string()).ok()
-                }));
-            }
-        }
-    }
-    found
-}
-
-/// The document of a network with one attention.
-fn one_attention(
-    [heads, features]: [u64; 2],
-    [batch, positions]: [u64; 2],
-    [causal, rotary]: [bool; 2],
-    dropout: f64,
-) -> serde_json::Value {
-    serde_json::json!({
-        "version": 1, "name": "attention", "input": {"shape": [positions, heads * features], "batch": batch},
-        "layers": [
-            {"type": "attention", "heads": heads, "causal": causal, "rotary": rotary, "dropout": dropout},
-            {"type": "take", "at": "last"}, {"type": "dense", "units": 1}],
-        "loss": {"type": "mse"}, "optimizer": {"type": "sgd", "lr": 0.1}
-    })
-}
-
 /// The networks that follow from a preset by changes of one size at a time, drawn from `seed`.
-fn grown(mut preset: Preset, seed: u64, changes: u64) -> Vec<Preset> {
+fn grown(mut preset: Preset, seed: u64, changes: u64) -> impl Iterator<Item = Preset> {
     /// The largest size that a change gives.
     const MOST: u64 = 1_024;
-    let mut found = Vec::new();
-    for number in 0..changes {
+    (0..changes).filter_map(move |number| {
         let sizes = Sizes::of(&preset);
         let [which, how, by, _] = random_words(0, seed as u32, number as i64, 0).map(u64::from);
-        let Some(which) = (which as usize).checked_rem(sizes.places.len()) else { break };
-        let place = &sizes.places[which];
+        let place = &sizes.places[(which as usize).checked_rem(sizes.places.len())?];
         let value = match how % 4 {
             0 => place.value + 1 + by % 16,
             1 => place.value * (5 + by % 8) / 4,
             2 => (place.value * 2).next_power_of_two(),
             _ => (place.value / 2).max(1) + by % 4,
         };
-        if let Some(changed) = sizes.changed(place, value.min(MOST)) {
-            found.push(changed.clone());
-            preset = changed;
-        }
-    }
-    found
+        preset = sizes.changed(place, value.min(MOST))?;
+        Some(preset.clone())
+    })
 }
 
 /// Compiles the common kernels of a precision that are not in the cache yet, `threads` at a time. Does nothing if the
@@ -246,6 +222,7 @@ pub fn compile_common(
 
 #[cfg(test)]
 mod tests {
+    use super::layers::one_attention;
     use super::*;
     use crate::select::Kernels;
 

@@ -231,7 +231,9 @@ impl Walk<'_> {
         let units = if units <= MOST_ROUNDED_UNITS { units.next_power_of_two() } else { units };
         let wide_states = states.next_power_of_two().max(WIDE_STATES);
         let sizes = [(units.max(WIDE_UNITS), wide_states), (units, wide_states), (units, states)];
-        let sizes = sizes.into_iter().chain([(grid.units, states), (grid.units, self.states())]);
+        // Where there is no room for them, few different units of a block.
+        let stepped = [8, 4].map(|step| (grid.units.next_multiple_of(step), states));
+        let sizes = sizes.into_iter().chain(stepped).chain([(grid.units, states), (grid.units, self.states())]);
         let fits = |(units, states): &(usize, usize)| {
             self.general_grid_bytes(Grid { units: *units, ..grid }, *states) <= shared
         };
