@@ -199,9 +199,7 @@ impl Update<'_> {
         let spec = KernelSpec { declarations: self.table.clone(), ..spec };
         match &self.any_table {
             Some(table) => {
-                // A table in which no segment is exempt from decay gives the same results.
-                let [segments, wider] = [self.exempts, true]
-                    .map(|exempts| self.any_segments(threads, threads / 16 * each * rounds, (finish, exempts)));
+                let segments = self.any_segments(threads, threads / 16 * each * rounds, finish);
                 // A cluster's units may be shared among more threads, because each unit and each segment has a separate
                 // sum.
                 let threads = match finish {
@@ -210,10 +208,8 @@ impl Update<'_> {
                     _ => threads,
                 };
                 let rule = &rule.any;
-                let arguments =
-                    |segments: &str| format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
-                let member = GeneralMember::new(arguments(&segments), Vec::new()).with_wider(arguments(&wider));
-                spec.with_general_member(member.with_last_table(table.clone()))
+                let arguments = format!("{rule}, {t}, {segments}, {threads}, {each}, {rounds}, FINISH_{finish}");
+                spec.with_general_member(GeneralMember::new(arguments, Vec::new()).with_last_table(table.clone()))
             }
             None => spec,
         }
@@ -221,11 +217,11 @@ impl Update<'_> {
 
     /// The type of the segments of a general member: the number of threads that share a segment, and whether no partial
     /// result is empty, by the formulas of `Update`.
-    fn any_segments(&self, threads: usize, per_block: usize, (finish, exempts): (&str, bool)) -> String {
+    fn any_segments(&self, threads: usize, per_block: usize, finish: &str) -> String {
         let share = [32, 16, 8].into_iter().find(|share| self.segments * share <= threads).unwrap_or(4);
         let blocks = self.units.div_ceil(per_block);
         let direct = finish == "CLUSTER" || (self.dense && blocks + self.segments - 1 <= 1024);
-        let scaled = self.scaled;
+        let (scaled, exempts) = (self.scaled, self.exempts);
         format!("AnySegments<{direct}, {scaled}, {exempts}, {share}, {}>", blocks == 1)
     }
 
