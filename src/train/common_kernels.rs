@@ -39,7 +39,8 @@ const LAYER_GROUPS: u64 = 80;
 pub const KERNEL_GROUPS: u64 = FIRST_LAYER_GROUP + LAYER_GROUPS;
 const FIRST_LAYER_GROUP: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
 /// The first group of random networks; those of grown networks come before.
-pub const FIRST_RANDOM_GROUP: u64 = ATTENTION_GROUP + 1 + GROWN_GROUPS;
+pub const FIRST_RANDOM_GROUP: u64 = FIRST_GROWN_GROUP + GROWN_GROUPS;
+const FIRST_GROWN_GROUP: u64 = ATTENTION_GROUP + 1;
 
 /// Finds the general kernels that common networks need on a machine, group by group.
 pub struct CommonKernels {
@@ -115,7 +116,7 @@ fn networks(group: u64) -> Vec<(Preset, bool)> {
             bundled.flat_map(with_changes).collect()
         }
         ATTENTION_GROUP => attention().into_iter().map(|preset| (preset, false)).collect(),
-        ..FIRST_RANDOM_GROUP => {
+        FIRST_GROWN_GROUP..FIRST_RANDOM_GROUP => {
             let seed = group - ATTENTION_GROUP;
             bundled.flat_map(|preset| grown(preset, seed, CHANGES)).map(|grown| (grown, false)).collect()
         }
