@@ -70,6 +70,12 @@ impl Draw {
         Self { rng: Rng::new(seed, 0x4348_4F49), size }
     }
 
+    /// Separate random numbers for networks around one layer, whose sizes have other limits.
+    #[must_use]
+    pub fn for_layers(seed: u64) -> Self {
+        Self { rng: Rng::new(seed, 0x4C41_5945), size: Size::SMALL }
+    }
+
     #[must_use]
     pub const fn size(&self) -> Size {
         self.size

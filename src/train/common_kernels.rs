@@ -31,16 +31,17 @@ const RANDOM_GROUPS: u64 = 60;
 const GROWN_GROUPS: u64 = 16;
 /// Changes of each bundled preset in such a group, one after another.
 const CHANGES: u64 = 12;
-/// The first group holds the bundled presets and small changes of them; this one an attention of each class.
-const ATTENTION_GROUP: u64 = 1;
 /// Groups of networks around one layer.
 const LAYER_GROUPS: u64 = 80;
+/// The first group holds the bundled presets and small changes of them. This one holds an attention of each class;
+/// grown networks, random ones and those around one layer follow.
+const ATTENTION_GROUP: u64 = 1;
+const FIRST_GROWN_GROUP: u64 = ATTENTION_GROUP + 1;
+/// The first group of random networks.
+pub const FIRST_RANDOM_GROUP: u64 = FIRST_GROWN_GROUP + GROWN_GROUPS;
+const FIRST_LAYER_GROUP: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
 /// Groups of networks.
 pub const KERNEL_GROUPS: u64 = FIRST_LAYER_GROUP + LAYER_GROUPS;
-const FIRST_LAYER_GROUP: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
-/// The first group of random networks; those of grown networks come before.
-pub const FIRST_RANDOM_GROUP: u64 = FIRST_GROWN_GROUP + GROWN_GROUPS;
-const FIRST_GROWN_GROUP: u64 = ATTENTION_GROUP + 1;
 
 /// Finds the general kernels that common networks need on a machine, group by group.
 pub struct CommonKernels {
