@@ -3,9 +3,6 @@
 // computed in floats, whatever T is. Deterministic: separate blocks sum the gradient of queries and that of keys and
 // values, without atomics.
 
-// Products and sums that the compiler might fuse in some members of a family and not in others are written with
-// intrinsics, so that all members round in the same places.
-
 // The samples, positions, heads of queries, and heads of keys and values of an attention: the numbers 0 to 3. A kernel
 // is compiled for all of them or for none.
 template <i64 BATCH, i64 LEN, i64 HEADS, i64 KV> struct AttentionSizes {
@@ -84,7 +81,7 @@ struct Attend {
     // The factor of probabilities that are not dropped.
     DEV float kept(const Args& a) { return DROPS ? __uint_as_float((u32)Number<KEPT, 5>(a)) : 1.0f; }
     // The gradient of a probability, times its dropout factor, less the sum over the row.
-    DEV float less(float d, float by, float sum) { return DROPS ? __fmaf_rn(d, by, -sum) : d - sum; }
+    DEV float less(float d, float by, float sum) { return DROPS ? fmaf(d, by, -sum) : d - sum; }
     DEV u32 stream(const Args& a) { return (u32)Number<STREAM, 6>(a); }
     DEV int ty() { return threadIdx.x / 16; }
     DEV int tx() { return threadIdx.x % 16; }
@@ -115,8 +112,8 @@ struct Attend {
                     const float2 turn = angles[(i64)position * half + pair];
                     const T* at = from + (i64)position * step + pair;
                     const float u = to_float(at[0]), v = to_float(at[half]);
-                    x = __fmaf_rn(u, turn.x, -__fmul_rn(v, turn.y));
-                    y = __fmaf_rn(u, turn.y, __fmul_rn(v, turn.x));
+                    x = fmaf(u, turn.x, -v * turn.y);
+                    y = fmaf(u, turn.y, v * turn.x);
                 }
                 to[row * ROW + pair] = x;
                 to[row * ROW + pair + half] = y;
@@ -169,7 +166,7 @@ struct Attend {
 #pragma unroll
                 for (int j = 0; j < EACH; ++j) {
 #pragma unroll
-                    for (int k = 0; k < 4; ++k) s[i][j] += rows[i].v[k] * cols[j].v[k];
+                    for (int k = 0; k < 4; ++k) s[i][j] = fmaf(rows[i].v[k], cols[j].v[k], s[i][j]);
                 }
             }
         }
@@ -201,7 +198,10 @@ struct Attend {
 #pragma unroll
                     for (int c = 0; c < CV; ++c) {
 #pragma unroll
-                        for (int i = 0; i < EACH; ++i) out[i][j * CV + c] += rows[i].v[k] * features.v[c];
+                        for (int i = 0; i < EACH; ++i) {
+                            float& sum = out[i][j * CV + c];
+                            sum = fmaf(rows[i].v[k], features.v[c], sum);
+                        }
                     }
                 }
             }
@@ -260,8 +260,8 @@ struct Attend {
                 const float2 turn = angles[(i64)position * half + pair];
                 const float x = tile[row * ROW + pair], y = tile[row * ROW + pair + half];
                 T* at = to + (i64)position * size.packed() + pair;
-                at[0] = narrow<T>(__fmaf_rn(x, turn.x, __fmul_rn(y, turn.y)));
-                at[half] = narrow<T>(__fmaf_rn(y, turn.x, -__fmul_rn(x, turn.y)));
+                at[0] = narrow<T>(fmaf(x, turn.x, y * turn.y));
+                at[half] = narrow<T>(fmaf(y, turn.x, -x * turn.y));
             }
         } else {
             float one[EACH];
@@ -374,7 +374,7 @@ template <class A> struct Attention {
                         added += term;
                         s[i][j] = term * by[j];
                     }
-                    sum[i] = sum[i] * fade + row_total(added);
+                    sum[i] = fmaf(sum[i], fade, row_total(added));
                     most[i] = now;
 #pragma unroll
                     for (int h = 0; h < A::HOLD; ++h) out[i][h] *= fade;
@@ -441,7 +441,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
         const i64 at = ((i64)(of / size.heads) * size.len + position) * size.width() + of % size.heads * size.dim;
         float sum = 0.0f;
         for (int col = threadIdx.x % 32; col < size.dim; col += 32)
-            sum += to_float(a.at<T>(Slots::DY)[at + col]) * to_float(a.at<T>(Slots::Y)[at + col]);
+            sum = fmaf(to_float(a.at<T>(Slots::DY)[at + col]), to_float(a.at<T>(Slots::Y)[at + col]), sum);
         sum = warp_reduce<Sum>(sum);
         if (threadIdx.x % 32 == 0) row_sums(a, size)[row] = sum;
     }
@@ -465,7 +465,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
             float sum = 0.0f;
 #pragma unroll
             for (int i = 0; i < HELD; ++i)
-                if (column(i) < size.dim) sum += dy[row() * A::ROW + column(i)] * y[i];
+                if (column(i) < size.dim) sum = fmaf(dy[row() * A::ROW + column(i)], y[i], sum);
             sum = warp_reduce<Sum, LANES>(sum);
             if (threadIdx.x % LANES == 0) sums[row()] = sum;
         }
@@ -495,7 +495,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const bool seen = A::sees(size, query, first_key + A::tx() + 16 * j);
-                const float p = seen ? expf(s[i][j] * A::scale(a) - lse) : 0.0f;
+                const float p = seen ? expf(fmaf(s[i][j], A::scale(a), -lse)) : 0.0f;
                 d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale(a) : 0.0f;
                 s[i][j] = p * by[j];
             }

@@ -63,8 +63,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             for (int j = 0; j < 4; ++j) {
                 const float2 by = angles[(i64)position * HALF + pair + j];
                 const float u = to_float(x.v[j]), v = to_float(y.v[j]);
-                x.v[j] = narrow<T>(__fmaf_rn(u, by.x, -__fmul_rn(v, by.y)));
-                y.v[j] = narrow<T>(__fmaf_rn(u, by.y, __fmul_rn(v, by.x)));
+                x.v[j] = narrow<T>(fmaf(u, by.x, -v * by.y));
+                y.v[j] = narrow<T>(fmaf(u, by.y, v * by.x));
             }
             store(at, x);
             store(at + HALF, y);
@@ -231,7 +231,7 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
                     const int pair = col + j - (is_first ? 0 : HALF);
                     const float2 by = angles[(i64)position * HALF + pair];
                     const float other = rows[row * STAGED + pair + (is_first ? HALF : 0)];
-                    found = __fmaf_rn(found, by.x, __fmul_rn(is_first ? other : -other, by.y));
+                    found = fmaf(found, by.x, (is_first ? other : -other) * by.y);
                 }
                 out.v[j] = narrow<T>(found);
             }
@@ -295,12 +295,12 @@ template <class M> struct AttentionMma {
                 const int bits = A::DROPS ? kept[r * M::STREAM + j] >> 2 * M::t() : 3;
 #pragma unroll
                 for (int v = 0; v < 2; ++v) {
-                    const float term = exp2_approximate(__fmaf_rn(s[j][2 * r + v], M::to_exponents(), -off));
+                    const float term = exp2_approximate(fmaf(s[j][2 * r + v], M::to_exponents(), -off));
                     added += term;
                     s[j][2 * r + v] = A::DROPS && (bits >> v & 1) == 0 ? 0.0f : term;
                 }
             }
-            sum[r] = sum[r] * fade + added;
+            sum[r] = fmaf(sum[r], fade, added);
             most[r] = now;
 #pragma unroll
             for (int n = 0; n < M::NT; ++n) out[n][2 * r] *= fade, out[n][2 * r + 1] *= fade;
@@ -370,7 +370,7 @@ template <class M> struct AttentionMma {
             by[r] = A::kept(a) / sum[r];
             const int at = query + 8 * r;
             if (a.has(Slots::LSE) && M::t() == 0 && at < size.len)
-                a.at<float>(Slots::LSE)[(i64)of * size.len + at] = __fmaf_rn(most[r], A::scale(), logf(sum[r]));
+                a.at<float>(Slots::LSE)[(i64)of * size.len + at] = fmaf(most[r], A::scale(), logf(sum[r]));
         }
         T* y = a.at<T>(Slots::Y) + (i64)sample * size.len * size.width() + head * A::D;
         M::template put<false>(size, y, size.width(), top, out, by[0], by[1], (float*)smem, angles);
@@ -431,7 +431,7 @@ template <class M> struct AttentionMmaBwd {
             const i64 at = ((i64)(of / size.heads) * size.len + position) * size.width() + of % size.heads * A::D + col;
             const Vec<T, E> dy = load<T, E>(a.at<T>(Slots::DY) + at), y = load<T, E>(a.at<T>(Slots::Y) + at);
 #pragma unroll
-            for (int i = 0; i < E; ++i) sum += to_float(dy.v[i]) * to_float(y.v[i]);
+            for (int i = 0; i < E; ++i) sum = fmaf(to_float(dy.v[i]), to_float(y.v[i]), sum);
         }
         sum = warp_reduce<Sum, LANES>(sum);
         if (row < size.rows() && col == 0) row_sums(a, size)[row] = sum;
@@ -455,7 +455,7 @@ template <class M> struct AttentionMmaBwd {
 #pragma unroll
             for (int v = 0; v < 4; ++v) {
                 const int query = KEYS ? v % 2 : v / 2;
-                const float p = exp2_approximate(__fmaf_rn(s[j][v], M::to_exponents(), -exponents[query]));
+                const float p = exp2_approximate(fmaf(s[j][v], M::to_exponents(), -exponents[query]));
                 float by = 1.0f, weight = p;
                 if constexpr (A::DROPS) {
                     const bool is_kept = KEYS ? kept[(8 * j + v % 2) * (M::OWN / 8) + v / 2] >> M::g() & 1

@@ -175,13 +175,13 @@ struct Tail<T, Out, ACC, Normalising<BIAS, EPS, RMS, COLS>, V> {
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             d[i] -= mean;
-            square += d[i] * d[i];
+            square = fmaf(d[i], d[i], square);
         }
         const float variance = warp_reduce<Sum, LANES>(square) * (1.0f / (float)COLS);
         const float rstd = rsqrtf(variance + (float)__longlong_as_double((i64)EPS));
         Vec<T, V> y;
 #pragma unroll
-        for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(d[i] * rstd * gamma.v[i] + (RMS ? 0.0f : beta.v[i]));
+        for (int i = 0; i < V; ++i) y.v[i] = narrow<T>(fmaf(d[i] * rstd, gamma.v[i], RMS ? 0.0f : beta.v[i]));
         store<T, V>(a.at<T>(Slots::Y) + at, y);
         if (lane % LANES != 0) return;
         if (!RMS && a.has(Slots::MEAN)) a.at<float>(Slots::MEAN)[row] = origin + mean;
@@ -222,7 +222,7 @@ template <class T, class Out, bool RMS, int COLS, int V> struct Tail<T, Out, fal
             normal[i] = (to_float(x.v[i]) - mean) * rstd;
             g[i] = to_float(out.v[i]) * gamma.v[i];
             if constexpr (!RMS) sum += g[i];
-            along += g[i] * normal[i];
+            along = fmaf(g[i], normal[i], along);
         }
         store<Out, V>(a.at<Out>(Slots::C) + at, out);
         if constexpr (!RMS) sum = warp_reduce<Sum, LANES>(sum) * (1.0f / (float)COLS);
@@ -230,7 +230,7 @@ template <class T, class Out, bool RMS, int COLS, int V> struct Tail<T, Out, fal
         Vec<T, V> dx;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            const float own = rstd * (g[i] - sum - normal[i] * along);
+            const float own = rstd * fmaf(-normal[i], along, g[i] - sum);
             dx.v[i] = narrow<T>(adds ? own + to_float(residual.v[i]) : own);
         }
         store<T, V>(a.at<T>(Slots::DX) + at, dx);

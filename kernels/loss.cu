@@ -60,8 +60,8 @@ template <i64 CLASSES, u64 SMOOTHING, int AT, int CLASSES_AT = 1> struct LossTar
     // The loss of a row from its sum of exponentials, the label's score and the sum of all scores, all relative to the
     // largest score.
     OWN float loss(float log_sum, float own, float all) const {
-        const float loss = log_sum - keep * own;
-        return SMOOTH ? loss - share * all : loss;
+        const float loss = fmaf(-keep, own, log_sum);
+        return SMOOTH ? fmaf(-share, all, loss) : loss;
     }
 };
 
@@ -374,20 +374,20 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
             const float largest = MaxOrNan::of(most, peak.value());
             // Scores of minus infinity add nothing to the sum, whatever the difference is to.
             const float base = largest == -loss_infinity() ? 0.0f : largest;
-            if (largest != most) sum = __fmul_rn(sum, exp_of(most - base));
+            if (largest != most) sum *= exp_of(most - base);
             most = largest;
 #pragma unroll
             for (int j = 0; j < V; ++j) sum += exp_of(to_float(x.v[j]) - base);
         });
         max = block_reduce<MaxOrNan, THREADS>(most, scratch);
-        return __fmul_rn(sum, exp_of(most - max));
+        return sum * exp_of(most - max);
     }
 
     // Writes `f(probability, whether it is the label's)`.
     template <class F> OWN void write(const Target& target, T* to, int label, F f) const {
         const auto probability = [&](float score) {
             if constexpr (sizeof(T) < 4)
-                return exp2_approximate(fmaf(score - max, TO_BASE_2, -__fmul_rn(log_sum, TO_BASE_2)));
+                return exp2_approximate(fmaf(score - max, TO_BASE_2, -log_sum * TO_BASE_2));
             else return exp_of(score - max - log_sum);
         };
         const T of_label = narrow<T>(f(probability(own), true));
@@ -805,7 +805,8 @@ DEV float loss_errors(
     float sum = 0.0f;
     loss_pairs<T, THREADS, FLIGHT, TAIL>(errors.len, count, y, target, dy, block, [&](float have, float want) {
         const float error = have - want;
-        sum += error * scale * (error * scale);
+        const float scaled = error * scale;
+        sum = fmaf(scaled, scaled, sum);
         return factor * error;
     });
     return sum;
@@ -874,7 +875,7 @@ struct MseFused : LossInOneLaunch<1, BLOCKS, 1, THREADS_> {
 enum PointFn { BINARY_CE = 0, L1 = 1, HUBER = 2 };
 
 // A function of an output and its target, and its derivative by the output. DELTA holds the bits of an f64, or is
-// number 2: the error at which the Huber loss becomes linear. Its products are rounded before they are summed.
+// number 2: the error at which the Huber loss becomes linear.
 template <int FUNC, u64 DELTA> struct PointTerm {
     const LossReal<DELTA, 2> real;
     OWN explicit PointTerm(const Args& a) : real(a) {}
@@ -883,8 +884,7 @@ template <int FUNC, u64 DELTA> struct PointTerm {
         if constexpr (FUNC == BINARY_CE) return (y > 0.0f || y != y ? y : 0.0f) - y * t + log1pf(expf(-fabsf(y)));
         const float distance = fabsf(y - t);
         if constexpr (FUNC == L1) return distance;
-        return distance <= delta() ? __fmul_rn(0.5f * distance, distance)
-                                   : __fmul_rn(delta(), distance - 0.5f * delta());
+        return distance <= delta() ? 0.5f * distance * distance : delta() * (distance - 0.5f * delta());
     }
     OWN float slope(float y, float t) const {
         if constexpr (FUNC == BINARY_CE) return sigmoid(y) - t;

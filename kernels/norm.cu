@@ -177,9 +177,6 @@ template <int THREADS, int TPR, int N> DEV void row_sum(float (&v)[N], float* sc
     }
 }
 
-// A product that is rounded before it is added to anything. Otherwise the compiler decides whether a product and a sum
-// become one fused operation, and members of a family with and without fixed sizes could differ in the last digit.
-DEV float product(float a, float b) { return __fmul_rn(a, b); }
 // 1 / n.
 DEV float reciprocal(int n) { return 1.0f / (float)n; }
 
@@ -308,10 +305,10 @@ template <u64 MOMENTUM, int V> struct Statistics {
         if (a.has(Slots::MEAN)) norms::put<float, V>(a.at<float>(Slots::MEAN) + channel, mean);
         if (a.has(Slots::RSTD)) norms::put<float, V>(a.at<float>(Slots::RSTD) + channel, rstd);
 #pragma unroll
-        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, mean_before[i], product(take, mean[i]));
+        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, mean_before[i], take * mean[i]);
         if (a.has(Slots::RUNNING_MEAN)) norms::put<float, V>(a.at<float>(Slots::RUNNING_MEAN) + channel, next);
 #pragma unroll
-        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, var_before[i], product(take, product(var[i], unbiased)));
+        for (int i = 0; i < V; ++i) next[i] = fmaf(keep, var_before[i], take * (var[i] * unbiased));
         if (a.has(Slots::RUNNING_VAR)) norms::put<float, V>(a.at<float>(Slots::RUNNING_VAR) + channel, next);
     }
 };
@@ -431,7 +428,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] = norms::product(sum[i], norms::reciprocal(rows));
+        for (int i = 0; i < V; ++i) sum[i] *= norms::reciprocal(rows);
 #pragma unroll
         for (int r = 0; r < R; ++r)
 #pragma unroll
@@ -444,9 +441,9 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             shift[i] += sum[i];
-            square[i] = norms::product(square[i], norms::reciprocal(rows));
+            square[i] *= norms::reciprocal(rows);
             rstd[i] = rsqrtf(square[i] + (float)norms::real_number<EPS, 3>(a));
-            gamma[i] = norms::product(gamma[i], rstd[i]);
+            gamma[i] *= rstd[i];
         }
         if (t.ty == 0 && t.valid) statistics.put(a, rows, t.channel, shift, square, rstd);
         T* y = a.at<T>(Slots::Y) + t.channel;
@@ -512,7 +509,7 @@ struct BatchNormCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1> 
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
 #pragma unroll
-        for (int i = 0; i < V; ++i) sum[i] = norms::product(sum[i], norms::reciprocal(t.count));
+        for (int i = 0; i < V; ++i) sum[i] *= norms::reciprocal(t.count);
 #pragma unroll
         for (int r = 0; r < R; ++r)
 #pragma unroll
@@ -528,16 +525,16 @@ struct BatchNormCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1> 
         Parts::for_each_part(
             t, smem, [&](int rows, int i, float2 part) { mean[i] = fmaf((float)rows, part.x, mean[i]); });
 #pragma unroll
-        for (int i = 0; i < V; ++i) mean[i] = norms::product(mean[i], norms::reciprocal(t.rows));
+        for (int i = 0; i < V; ++i) mean[i] *= norms::reciprocal(t.rows);
         Parts::for_each_part(t, smem, [&](int rows, int i, float2 part) {
             const float apart = part.x - mean[i];
-            square[i] += fmaf(norms::product((float)rows, apart), apart, part.y);
+            square[i] += fmaf((float)rows * apart, apart, part.y);
         });
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            square[i] = norms::product(square[i], norms::reciprocal(t.rows));
+            square[i] *= norms::reciprocal(t.rows);
             rstd[i] = rsqrtf(square[i] + (float)norms::real_number<EPS, 3>(a));
-            gamma[i] = norms::product(gamma[i], rstd[i]);
+            gamma[i] *= rstd[i];
             beta[i] = fmaf(sum[i] - mean[i], gamma[i], beta[i]);
             origin[i] += mean[i];
         }
@@ -613,17 +610,17 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
                     share = mine > 0.0f ? __fdividef(1.0f, mine) : 0.0f;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            const float m = norms::product(sum[i], share), rest = fmaf(-sum[i], m, square[i]);
+            const float m = sum[i] * share, rest = fmaf(-sum[i], m, square[i]);
             mean[i] = shift[i] - origin[i] + m;
             square[i] = rest < 0.0f ? 0.0f : rest;
-            sum[i] = norms::product(mine, mean[i]);
+            sum[i] = mine * mean[i];
         }
         norms::column_sum<THREADS, TX>(sum, scratch);
         const float all = norms::reciprocal(t.count);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            sum[i] = norms::product(sum[i], all);
-            square[i] = fmaf(norms::product(mine, mean[i] - sum[i]), mean[i] - sum[i], square[i]);
+            sum[i] *= all;
+            square[i] = fmaf(mine * (mean[i] - sum[i]), mean[i] - sum[i], square[i]);
         }
         norms::column_sum<THREADS, TX>(square, scratch);
         if (t.ty == 0 && t.valid) {
@@ -673,17 +670,17 @@ struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
 #pragma unroll
         for (int k = 0; k < MERGES; ++k) merged[0] = fmaf(rows[k], partial[k].x, merged[0]);
         norms::column_sum<THREADS, WIDE>(merged, scratch);
-        const float mean = norms::product(merged[0], norms::reciprocal(t.rows));
+        const float mean = merged[0] * norms::reciprocal(t.rows);
 #pragma unroll
         for (int k = 0; k < MERGES; ++k)
             if (Tile::FIXED || rows[k] > 0.0f)
-                square[0] += fmaf(norms::product(rows[k], partial[k].x - mean), partial[k].x - mean, partial[k].y);
+                square[0] += fmaf(rows[k] * (partial[k].x - mean), partial[k].x - mean, partial[k].y);
         norms::column_sum<THREADS, WIDE>(square, scratch);
         if (part == 0 && known) {
-            square[0] = norms::product(square[0], norms::reciprocal(t.rows));
+            square[0] *= norms::reciprocal(t.rows);
             const float rstd[1] = {rsqrtf(square[0] + (float)norms::real_number<EPS, 3>(a))}, value[1] = {from + mean};
-            param[column] = norms::product(gamma[0], rstd[0]);
-            param[WIDE + column] = fmaf(-mean, norms::product(gamma[0], rstd[0]), beta[0]);
+            param[column] = gamma[0] * rstd[0];
+            param[WIDE + column] = fmaf(-mean, gamma[0] * rstd[0], beta[0]);
             if (writes) statistics.put(a, t.rows, channel, value, square, rstd);
         }
         __syncthreads();
@@ -744,7 +741,7 @@ struct BatchNormEval {
         norms::walk<U, TY, Tile::template even<U>()>(now, t.ty, t.count, get, [&](int j, const Item& item) {
             item.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) v[i] = (v[i] - mean[i]) * scale[i] + beta[i];
+            for (int i = 0; i < V; ++i) v[i] = fmaf(v[i] - mean[i], scale[i], beta[i]);
             act.template of<T>(v);
             if (t.valid) norms::put<T, V>(y + (size_t)j * cols, v);
         });
@@ -779,7 +776,7 @@ template <class T, int V, int ACT_GRAD> struct BwdItem {
             const Function<ACT_GRAD, 3> act(a);
             act.template grad<T>(s);
 #pragma unroll
-            for (int i = 0; i < V; ++i) g[i] = product(g[i], s[i]);
+            for (int i = 0; i < V; ++i) g[i] *= s[i];
         }
     }
 };
@@ -834,11 +831,10 @@ struct BatchNormBwdSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 2> {
         float offset[V], slope[V];
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            sum[V + i] = norms::product(sum[V + i], rstd[i]);
-            gamma[i] = norms::product(gamma[i], rstd[i]);
-            slope[i] =
-                norms::product(norms::product(-gamma[i], rstd[i]), norms::product(sum[V + i], norms::reciprocal(rows)));
-            offset[i] = norms::product(-gamma[i], norms::product(sum[i], norms::reciprocal(rows)));
+            sum[V + i] *= rstd[i];
+            gamma[i] *= rstd[i];
+            slope[i] = -gamma[i] * rstd[i] * (sum[V + i] * norms::reciprocal(rows));
+            offset[i] = -gamma[i] * (sum[i] * norms::reciprocal(rows));
         }
         if (writes) {
             norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, sum + V);
@@ -909,11 +905,10 @@ struct BatchNormBwdCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 
         });
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            product[i] = norms::product(product[i], rstd[i]);
-            gamma[i] = norms::product(gamma[i], rstd[i]);
-            slope[i] = norms::product(
-                norms::product(-gamma[i], rstd[i]), norms::product(product[i], norms::reciprocal(t.rows)));
-            offset[i] = norms::product(-gamma[i], norms::product(total[i], norms::reciprocal(t.rows)));
+            product[i] *= rstd[i];
+            gamma[i] *= rstd[i];
+            slope[i] = -gamma[i] * rstd[i] * (product[i] * norms::reciprocal(t.rows));
+            offset[i] = -gamma[i] * (total[i] * norms::reciprocal(t.rows));
         }
         if (writes) {
             norms::put_gradient(a, Slots::DGAMMA, t.channel, dgamma, product);
@@ -1000,16 +995,15 @@ struct BatchNormBwd : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 2> {
             }
             norms::column_sum<THREADS, WIDE>(sum, scratch);
             if (part == 0 && known) {
-                const float scale = norms::product(gamma[0], rstd);
-                sum[1] = norms::product(sum[1], rstd);
+                const float scale = gamma[0] * rstd;
+                sum[1] *= rstd;
                 if (t.chunk == 0) {
                     norms::put_gradient(a, Slots::DGAMMA, channel, dgamma, sum + 1);
                     norms::put_gradient(a, Slots::DBETA, channel, dbeta, sum);
                 }
                 param[column] = scale;
-                param[WIDE + column] =
-                    norms::product(norms::product(-scale, rstd), norms::product(sum[1], norms::reciprocal(t.rows)));
-                param[2 * WIDE + column] = norms::product(-scale, norms::product(sum[0], norms::reciprocal(t.rows)));
+                param[WIDE + column] = -scale * rstd * (sum[1] * norms::reciprocal(t.rows));
+                param[2 * WIDE + column] = -scale * (sum[0] * norms::reciprocal(t.rows));
             }
             __syncthreads();
             if (!a.has(Slots::DX)) return;
@@ -1101,7 +1095,7 @@ struct LayerNorm {
             });
             norms::row_sum<THREADS, TPR>(sum, scratch);
         }
-        const float share = norms::reciprocal(cols), mean = norms::product(sum[0], share);
+        const float share = norms::reciprocal(cols), mean = sum[0] * share;
         each([&](int, float(&d)[V]) {
 #pragma unroll
             for (int i = 0; i < V; ++i) square[0] = fmaf(d[i] - mean, d[i] - mean, square[0]);
@@ -1118,7 +1112,7 @@ struct LayerNorm {
             norms::floats(a, Slots::GAMMA, group * V, 1.0f, gamma);
             norms::floats(a, RMS ? -1 : Slots::BETA, group * V, 0.0f, beta);
 #pragma unroll
-            for (int i = 0; i < V; ++i) out[i] = fmaf(norms::product(d[i] - mean, rstd), gamma[i], beta[i]);
+            for (int i = 0; i < V; ++i) out[i] = fmaf((d[i] - mean) * rstd, gamma[i], beta[i]);
             norms::put<T, V>(y + group * V, out);
         });
     }
@@ -1163,12 +1157,12 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
         raw[1][n].widen(normal[n]);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            normal[n][i] = product(normal[n][i] - mean, rstd);
+            normal[n][i] = (normal[n][i] - mean) * rstd;
             if (SUMS && in) {
                 column[n * V + i] = fmaf(g[n][i], normal[n][i], column[n * V + i]);
                 if constexpr (!RMS) column[(N + n) * V + i] += g[n][i];
             }
-            g[n][i] = product(g[n][i], gamma[i]);
+            g[n][i] *= gamma[i];
             if (in) {
                 if constexpr (!RMS) sum[0] += g[n][i];
                 sum[GX] = fmaf(g[n][i], normal[n][i], sum[GX]);
@@ -1177,12 +1171,12 @@ template <class T, i64 COLS, int TPR, int THREADS, bool SUMS, int N, int V, bool
     }
     row_sum<THREADS, TPR>(sum, scratch);
     if (!a.has(Slots::DX) || !valid) return;
-    const float mean_g = RMS ? 0.0f : product(sum[0], reciprocal(cols)), mean_gx = product(sum[GX], reciprocal(cols));
+    const float mean_g = RMS ? 0.0f : sum[0] * reciprocal(cols), mean_gx = sum[GX] * reciprocal(cols);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
         if (!EVEN && lane + n * TPR >= groups) continue;
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[n][i] = product(rstd, fmaf(-normal[n][i], mean_gx, g[n][i] - mean_g));
+        for (int i = 0; i < V; ++i) g[n][i] = rstd * fmaf(-normal[n][i], mean_gx, g[n][i] - mean_g);
         if (adds) {
             residual[n].widen(normal[n]);
 #pragma unroll
@@ -1207,8 +1201,8 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
         floats(a, Slots::GAMMA, col, 1.0f, gamma);
 #pragma unroll
         for (int i = 0; i < V; ++i) {
-            g[i] = product(g[i], gamma[i]);
-            normal[i] = product(normal[i] - mean, rstd);
+            g[i] *= gamma[i];
+            normal[i] = (normal[i] - mean) * rstd;
         }
     };
 #pragma unroll 2
@@ -1222,12 +1216,12 @@ DEV void layer_norm_long_row(const Args& a, int row, float* scratch) {
     }
     row_sum<THREADS, THREADS>(sum, scratch);
     if (!a.has(Slots::DX)) return;
-    const float mean_g = RMS ? 0.0f : product(sum[0], reciprocal(cols)), mean_gx = product(sum[GX], reciprocal(cols));
+    const float mean_g = RMS ? 0.0f : sum[0] * reciprocal(cols), mean_gx = sum[GX] * reciprocal(cols);
 #pragma unroll 2
     for (int col = threadIdx.x * V; col < cols; col += THREADS * V) {
         get(col);
 #pragma unroll
-        for (int i = 0; i < V; ++i) g[i] = product(rstd, fmaf(-normal[i], mean_gx, g[i] - mean_g));
+        for (int i = 0; i < V; ++i) g[i] = rstd * fmaf(-normal[i], mean_gx, g[i] - mean_g);
         if (a.has(Slots::RESIDUAL)) {
             fetch<T, V>(a.at<T>(Slots::RESIDUAL) + first + col).widen(normal);
 #pragma unroll
@@ -1405,7 +1399,7 @@ struct LayerNormBwdApart {
 #pragma unroll
             for (int i = 0; i < V; ++i) {
                 if constexpr (!RMS) sum[i] += g[i];
-                sum[GAMMA_SUMS + i] = fmaf(g[i], norms::product(centred[i], item.rstd), sum[GAMMA_SUMS + i]);
+                sum[GAMMA_SUMS + i] = fmaf(g[i], centred[i] * item.rstd, sum[GAMMA_SUMS + i]);
             }
         });
         norms::column_sum<THREADS, TX>(sum, scratch);

@@ -17,6 +17,10 @@
 // A specialised member of a kernel family is compiled for the sizes of its operation. A general member reads them from
 // its arguments (`Number`); the host then computes the number of blocks.
 //
+// Every operation rounds as it is written: the compiler fuses no product with a sum, because it would do so in some
+// members of a family and not in others, and their bits would differ. Where one rounding is wanted, for speed or
+// accuracy, a kernel says `fmaf`.
+//
 // Pointers come in the slot order of the operation. Use `block` instead of blockIdx.x, because several operations may
 // share a launch. Values that another operation of the step writes are read with plain loads. Pointers are never `const
 // __restrict__`, because the compiler could then use the non-coherent cache, which is invalid for memory that is
@@ -294,17 +298,17 @@ DEV float tail_power(float shifted) { return __int_as_float((__float_as_int(shif
 // e^-|x| 2^64; |x| is limited to 110, where the result is below every float.
 DEV FloatPair tail_exp(float x) {
     const float size = fabsf(x), at = size > 110.0f ? -110.0f : -size;
-    const float shifted = __fmaf_rn(at, 1.44269504f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
+    const float shifted = fmaf(at, 1.44269504f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     // The difference is exact, because the upper part of ln 2 has few bits.
-    const float r = __fmaf_rn(count, 1.90465430e-9f, __fmaf_rn(count, -0.69314718246f, at));
+    const float r = fmaf(count, 1.90465430e-9f, fmaf(count, -0.69314718246f, at));
     // (e^r - 1 - r) / r^2 on |r| <= ln 2 / 2, with an error of 3e-9 relative to e^r.
     float q = 0.00138145577f;
-    q = __fmaf_rn(q, r, 0.00836873577f);
-    q = __fmaf_rn(q, r, 0.0416683899f);
-    q = __fmaf_rn(q, r, 0.166665205f);
-    q = __fmaf_rn(q, r, 0.499999934f);
-    const float rise = __fmaf_rn(__fmul_rn(r, r), q, r), e = __fadd_rn(1.0f, rise), power = tail_power(shifted);
-    return FloatPair{__fmul_rn(e, power), (rise - (e - 1.0f)) * power};
+    q = fmaf(q, r, 0.00836873577f);
+    q = fmaf(q, r, 0.0416683899f);
+    q = fmaf(q, r, 0.166665205f);
+    q = fmaf(q, r, 0.499999934f);
+    const float rise = fmaf(r * r, q, r), e = 1.0f + rise, power = tail_power(shifted);
+    return FloatPair{e * power, (rise - (e - 1.0f)) * power};
 }
 
 // sigmoid(x) = the result times `scale`, which is 1 for x >= 0; `other` is sigmoid(-x) there.
@@ -312,51 +316,51 @@ DEV float sigmoid_of(float x, float& scale, float& other) {
     // e^-|x| is between 0 and 1, so that it neither overflows nor absorbs the 1.
     const bool negative = x < 0.0f;
     const FloatPair tail = tail_exp(x);
-    const float sum = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f), rest = __fmaf_rn(tail.hi, TAIL_UNSCALE, 1.0f - sum);
-    const float over = negative ? tail.hi : 1.0f, inverse = reciprocal(sum), quotient = __fmul_rn(over, inverse);
-    const float left = __fmaf_rn(-quotient, rest, __fmaf_rn(-quotient, sum, over)) + (negative ? tail.lo : 0.0f);
+    const float sum = fmaf(tail.hi, TAIL_UNSCALE, 1.0f), rest = fmaf(tail.hi, TAIL_UNSCALE, 1.0f - sum);
+    const float over = negative ? tail.hi : 1.0f, inverse = reciprocal(sum), quotient = over * inverse;
+    const float left = fmaf(-quotient, rest, fmaf(-quotient, sum, over)) + (negative ? tail.lo : 0.0f);
     scale = negative ? TAIL_UNSCALE : 1.0f;
     other = tail.hi * TAIL_UNSCALE * inverse;
-    return __fmaf_rn(left, inverse, quotient);
+    return fmaf(left, inverse, quotient);
 }
 
 // With t = |x|, at most 15: the normal distribution function at -t over `bell`, which is e^(-t^2 / 2) over `power`
 // 2^-64.
 DEV FloatPair normal_tail(float t, FloatPair& bell, float& power) {
-    const float square = __fmul_rn(t, t), square_lo = __fmaf_rn(t, t, -square);
-    const float shifted = __fmaf_rn(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
+    const float square = t * t, square_lo = fmaf(t, t, -square);
+    const float shifted = fmaf(square, -0.72134752f, ROUND_SHIFT), count = shifted - ROUND_SHIFT;
     power = tail_power(shifted);
     // The rounding error of the square; it contributes e^(-left / 2), with the coefficients of `tail_exp`.
-    const float left = __fmaf_rn(count, 1.38629436493f, square), left_lo = __fmaf_rn(count, -3.80930860e-9f, square_lo),
+    const float left = fmaf(count, 1.38629436493f, square), left_lo = fmaf(count, -3.80930860e-9f, square_lo),
                 all = left + left_lo;
     float e = 2.15852470e-5f;
-    e = __fmaf_rn(e, all, -2.61522992e-4f);
-    e = __fmaf_rn(e, all, 0.00260427431f);
-    e = __fmaf_rn(e, all, -2.08331505e-2f);
-    e = __fmaf_rn(e, all, 0.124999985f);
-    const float head = __fmaf_rn(left, -0.5f, 1.0f);
+    e = fmaf(e, all, -2.61522992e-4f);
+    e = fmaf(e, all, 0.00260427431f);
+    e = fmaf(e, all, -2.08331505e-2f);
+    e = fmaf(e, all, 0.124999985f);
+    const float head = fmaf(left, -0.5f, 1.0f);
     const float more =
-        __fmaf_rn(__fmul_rn(all, all), e, __fmaf_rn(left_lo, -0.5f, __fmaf_rn(left, -0.5f, 1.0f - head)));
-    bell.hi = __fadd_rn(head, more);
+        fmaf(all * all, e, fmaf(left_lo, -0.5f, fmaf(left, -0.5f, 1.0f - head)));
+    bell.hi = head + more;
     bell.lo = more - (bell.hi - head);
     // The quotient is a polynomial in z = 1 / (t + 3) - 7 / 64 with a relative error of 1e-8.
-    const float sum = __fadd_rn(t, 3.0f), sum_lo = t - (sum - 3.0f);
-    const float v = reciprocal(sum), off = __fmaf_rn(-v, sum_lo, __fmaf_rn(-v, sum, 1.0f)), z = v - 0.109375f;
+    const float sum = t + 3.0f, sum_lo = t - (sum - 3.0f);
+    const float v = reciprocal(sum), off = fmaf(-v, sum_lo, fmaf(-v, sum, 1.0f)), z = v - 0.109375f;
     float q = -554.784912f;
-    q = __fmaf_rn(q, z, 482.547089f);
-    q = __fmaf_rn(q, z, -60.1043472f);
-    q = __fmaf_rn(q, z, -57.4525642f);
-    q = __fmaf_rn(q, z, -3.02867436f);
-    q = __fmaf_rn(q, z, 11.7189589f);
-    q = __fmaf_rn(q, z, 7.61964321f);
-    q = __fmaf_rn(q, z, 2.91100144f);
-    q = __fmaf_rn(q, z, 0.821401238f);
+    q = fmaf(q, z, 482.547089f);
+    q = fmaf(q, z, -60.1043472f);
+    q = fmaf(q, z, -57.4525642f);
+    q = fmaf(q, z, -3.02867436f);
+    q = fmaf(q, z, 11.7189589f);
+    q = fmaf(q, z, 7.61964321f);
+    q = fmaf(q, z, 2.91100144f);
+    q = fmaf(q, z, 0.821401238f);
     // After two roundings the sum is a multiple of the same power of two as the constant, so that their difference is
     // exact.
     FloatPair m;
-    m.hi = __fadd_rn(__fmul_rn(q, z), 0.0633444563f);
+    m.hi = q * z + 0.0633444563f;
     // The derivative by t is t m - 1 / sqrt(2 pi); it corrects the rounding error of 1 / (t + 3).
-    m.lo = __fmaf_rn(__fmaf_rn(-t, m.hi, 0.398942280f), sum * off, __fmaf_rn(q, z, 0.0633444563f - m.hi));
+    m.lo = fmaf(fmaf(-t, m.hi, 0.398942280f), sum * off, fmaf(q, z, 0.0633444563f - m.hi));
     return m;
 }
 
@@ -367,12 +371,12 @@ DEV float gelu(float x) {
     FloatPair bell;
     const FloatPair m = normal_tail(t, bell, power);
     const bool negative = x < 0.0f;
-    const float product = __fmul_rn(m.hi, bell.hi);
-    const float product_lo = __fmaf_rn(m.hi, bell.hi, -product) + __fmaf_rn(m.hi, bell.lo, m.lo * bell.hi);
+    const float product = m.hi * bell.hi;
+    const float product_lo = fmaf(m.hi, bell.hi, -product) + fmaf(m.hi, bell.lo, m.lo * bell.hi);
     // Below zero the result is the tail, above zero it is x minus the tail.
     const float factor = t * power, base = negative ? 0.0f : t * TAIL_SCALE;
-    const float y = __fmaf_rn(-factor, product, base), y_lo = __fmaf_rn(-factor, product, base - y);
-    return size > 15.0f && !negative ? x : __fadd_rn(y, __fmaf_rn(-factor, product_lo, y_lo)) * TAIL_UNSCALE;
+    const float y = fmaf(-factor, product, base), y_lo = fmaf(-factor, product, base - y);
+    return size > 15.0f && !negative ? x : (y + fmaf(-factor, product_lo, y_lo)) * TAIL_UNSCALE;
 }
 
 // The derivative of gelu.
@@ -381,8 +385,8 @@ DEV float gelu_grad(float x) {
     float power;
     FloatPair bell;
     const FloatPair m = normal_tail(t, bell, power);
-    const float rest = __fmaf_rn(-t, 0.398942280f, m.hi), rest_lo = __fmaf_rn(-t, 0.398942280f, m.hi - rest) + m.lo;
-    const float below = __fmul_rn((rest + rest_lo) * bell.hi, power) * TAIL_UNSCALE;
+    const float rest = fmaf(-t, 0.398942280f, m.hi), rest_lo = fmaf(-t, 0.398942280f, m.hi - rest) + m.lo;
+    const float below = (rest + rest_lo) * bell.hi * power * TAIL_UNSCALE;
     return x < 0.0f ? below : 1.0f - below;
 }
 
@@ -396,7 +400,7 @@ DEV float sigmoid(float x) {
 DEV float silu(float x) {
     float scale, other;
     const float s = sigmoid_of(x, scale, other);
-    return __fmul_rn(s, x < -110.0f ? -110.0f : x) * scale;
+    return s * (x < -110.0f ? -110.0f : x) * scale;
 }
 
 // The derivative of silu.
@@ -404,7 +408,7 @@ DEV float silu_grad(float x) {
     const float at = x < -110.0f ? -110.0f : x > 110.0f ? 110.0f : x;
     float scale, other;
     const float s = sigmoid_of(at, scale, other);
-    return __fmul_rn(s, __fmaf_rn(at, x < 0.0f ? __fmaf_rn(-s, scale, 1.0f) : other, 1.0f)) * scale;
+    return s * fmaf(at, x < 0.0f ? fmaf(-s, scale, 1.0f) : other, 1.0f) * scale;
 }
 
 // Single floats are accurate enough for 16-bit results, and they are faster: such kernels can use fewer instructions
@@ -412,19 +416,18 @@ DEV float silu_grad(float x) {
 DEV float sigmoid_for_half(float x) { return 1.0f / (1.0f + expf(-x)); }
 // The probability that a normally distributed number is below x, and e^(-x^2 / 2), the `bell`. The tail is the bell
 // times a polynomial of 1 / (1 + 0.3065 |x|), with a relative error of 5e-6. At -0.7518, where the derivative of gelu
-// crosses zero, the polynomial is exact, so that the error of the derivative vanishes in rounding there too. Every
-// operation is rounded as written, so that all kernels compute the same bits.
+// crosses zero, the polynomial is exact, so that the error of the derivative vanishes in rounding there too.
 DEV float normal_cdf_for_half(float x, float& bell) {
-    const float t = reciprocal(__fmaf_rn(fabsf(x), 0.3065f, 1.0f));
-    bell = exp2_approximate(__fmul_rn(__fmul_rn(x, x), -0.721347520f));
+    const float t = reciprocal(fmaf(fabsf(x), 0.3065f, 1.0f));
+    bell = exp2_approximate(x * x * -0.721347520f);
     float q = -0.07664171f;
-    q = __fmaf_rn(q, t, 0.19676116f);
-    q = __fmaf_rn(q, t, 0.00066415186f);
-    q = __fmaf_rn(q, t, 0.13894416f);
-    q = __fmaf_rn(q, t, 0.1177005f);
-    q = __fmaf_rn(q, t, 0.122569546f);
-    q = __fmul_rn(q, t);
-    return x < 0.0f ? __fmul_rn(q, bell) : __fmaf_rn(-q, bell, 1.0f);
+    q = fmaf(q, t, 0.19676116f);
+    q = fmaf(q, t, 0.00066415186f);
+    q = fmaf(q, t, 0.13894416f);
+    q = fmaf(q, t, 0.1177005f);
+    q = fmaf(q, t, 0.122569546f);
+    q *= t;
+    return x < 0.0f ? q * bell : fmaf(-q, bell, 1.0f);
 }
 
 // f(x), to be stored as a T; NaN stays NaN.
@@ -434,7 +437,7 @@ template <int F, class T = float> DEV float activate(float x) {
     if constexpr (F == LEAKY_RELU) return x <= 0.0f ? 0.01f * x : x;
     if constexpr (F == GELU) {
         float bell;
-        return HALF ? __fmul_rn(x, normal_cdf_for_half(x, bell)) : gelu(x);
+        return HALF ? x * normal_cdf_for_half(x, bell) : gelu(x);
     }
     if constexpr (F == SILU) return HALF ? x * sigmoid_for_half(x) : silu(x);
     if constexpr (F == SIGMOID) return HALF ? sigmoid_for_half(x) : sigmoid(x);
@@ -452,16 +455,16 @@ template <int F, class T = float> DEV float activate_grad(float s) {
         if constexpr (!HALF) return gelu_grad(s);
         float bell;
         const float cdf = normal_cdf_for_half(s, bell);
-        return __fmaf_rn(__fmul_rn(s, bell), 0.398942280f, cdf);
+        return fmaf(s * bell, 0.398942280f, cdf);
     }
     if constexpr (F == SILU) {
         if constexpr (!HALF) return silu_grad(s);
         const float t = sigmoid_for_half(s);
-        return t * (1.0f + s * (1.0f - t));
+        return t * fmaf(s, 1.0f - t, 1.0f);
     }
     // s (1 - s) and 1 - s^2, each rounded once.
-    if constexpr (F == SIGMOID) return __fmaf_rn(-s, s, s);
-    if constexpr (F == TANH) return __fmaf_rn(-s, s, 1.0f);
+    if constexpr (F == SIGMOID) return fmaf(-s, s, s);
+    if constexpr (F == TANH) return fmaf(-s, s, 1.0f);
     return 1.0f;
 }
 
@@ -739,16 +742,14 @@ struct AdamBy : slots::adam_step, RateAndDecay<slots::adam_step::HYPER>, Constan
     }
     // The new parameter.
     __device__ __forceinline__ float step(float old, float grad, float& m, float& v) const {
-        const float g = DECOUPLED ? grad : grad + wd * old;
-        const float decayed = DECOUPLED ? old - lr * wd * old : old;
-        // Sums of products with constants are rounded as written: where the compiler would fuse them depends on whether
-        // it knows the constants.
+        const float g = DECOUPLED ? grad : fmaf(wd, old, grad);
+        const float decayed = DECOUPLED ? fmaf(-lr * wd, old, old) : old;
         const Constants& own = *this;
-        m = __fmaf_rn(own.template constant<0>(), m, __fmul_rn(own.template rest<0>(), g));
-        v = __fmaf_rn(__fmul_rn(own.template rest<1>(), g), g, __fmul_rn(own.template constant<1>(), v));
+        m = fmaf(own.template constant<0>(), m, own.template rest<0>() * g);
+        v = fmaf(own.template rest<1>() * g, g, own.template constant<1>() * v);
         // Accurate to two units in the last place, which the following sum rounds away; zeros, infinities and NaN give
         // the same results as an exact division.
-        const float below = __fmaf_rn(optimizer_root(v), corr1, own.template constant<2>());
+        const float below = fmaf(optimizer_root(v), corr1, own.template constant<2>());
         return decayed - __fdividef(lr * corr0 * m, below);
     }
 };
@@ -763,13 +764,13 @@ struct SgdBy : slots::sgd_step, RateAndDecay<slots::sgd_step::HYPER>, Constants 
     static constexpr int STATES = WITH_MOMENTUM ? 1 : 0;
     static constexpr int STATE_PREV = Slots::MOMENTUM_PREV, STATE = Slots::MOMENTUM;
     __device__ __forceinline__ float step(float old, float grad, float& buffer, float&) const {
-        float g = grad + wd * old;
+        float g = fmaf(wd, old, grad);
         if constexpr (STATES == 1) {
             const float factor = Constants::template constant<0>();
-            buffer = __fmaf_rn(factor, buffer, g);
-            g = NESTEROV ? __fmaf_rn(factor, buffer, g) : buffer;
+            buffer = fmaf(factor, buffer, g);
+            g = NESTEROV ? fmaf(factor, buffer, g) : buffer;
         }
-        return old - lr * g;
+        return fmaf(-lr, g, old);
     }
 };
 // A template parameter must not have the name of a slot, because it would hide the slot.
@@ -784,12 +785,12 @@ template <class Constants> struct LionBy : slots::lion_step, RateAndDecay<slots:
     __device__ __forceinline__ float step(float old, float grad, float& m, float&) const {
         // Products and their sum are rounded separately, as on a CPU: if they nearly cancel, the sign must be the same.
         const Constants& own = *this;
-        const float kept = __fmul_rn(own.template constant<0>(), m);
-        const float blend = __fadd_rn(kept, __fmul_rn(own.template rest<0>(), grad));
+        const float kept = own.template constant<0>() * m;
+        const float blend = kept + own.template rest<0>() * grad;
         // Zero and NaN are returned unchanged.
         const float direction = blend > 0.0f ? 1.0f : blend < 0.0f ? -1.0f : blend;
-        m = __fmaf_rn(own.template constant<1>(), m, __fmul_rn(own.template rest<1>(), grad));
-        return old - lr * wd * old - lr * direction;
+        m = fmaf(own.template constant<1>(), m, own.template rest<1>() * grad);
+        return fmaf(-lr, direction, fmaf(-lr * wd, old, old));
     }
 };
 template <u64 BETA1, u64 BETA2> struct Lion : LionBy<FixedConstants<BETA1, BETA2>> {};
@@ -824,7 +825,7 @@ struct UpdateSum {
     __device__ __forceinline__ void widen(u32 size) { max = max > size ? max : size; }
     __device__ __forceinline__ void add_norm(float norm) {
         const float large = norm * SQUARE_UP, small = norm * SQUARE_DOWN;
-        up += large * large, down += small * small;
+        up = fmaf(large, large, up), down = fmaf(small, small, down);
     }
     // Adds the update and the gradient of one element.
     __device__ __forceinline__ void count(float change, float grad) {
@@ -836,14 +837,14 @@ struct UpdateSum {
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             const float large = grad[i] * SQUARE_UP;
-            widen(__float_as_uint(fabsf(change[i]))), up += large * large;
+            widen(__float_as_uint(fabsf(change[i]))), up = fmaf(large, large, up);
         }
         if (!isinf(up)) return;
         if (!isinf(before)) down = before * SQUARE_BETWEEN * SQUARE_BETWEEN;
 #pragma unroll
         for (int i = 0; i < V; ++i) {
             const float small = grad[i] * SQUARE_DOWN;
-            down += small * small;
+            down = fmaf(small, small, down);
         }
     }
     // The second sum, from the first one if that is finite.

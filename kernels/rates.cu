@@ -95,7 +95,7 @@ struct UpdateRates : OneBlock<32> {
         const double p = step < total ? ((double)step - (double)warmup) / length : 1.0;
         // Rounded one by one, as on a CPU: near the middle of two floats, a fused product would give the other one.
         if constexpr (KIND == SCHEDULE_LINEAR)
-            return lr * __dsub_rn(1.0, __dmul_rn(1.0 - number(last), p));
+            return lr * (1.0 - (1.0 - number(last)) * p);
         if constexpr (KIND == SCHEDULE_COSINE)
             return lr * (number(last) + (1.0 - number(last)) * (1.0 + cos(3.14159265358979312 * p)) / 2.0);
         if constexpr (KIND == SCHEDULE_STEP) {

@@ -38,7 +38,7 @@ struct WalkSizes<(int)ANY, (int)ANY, (int)ANY, REVERSE, BOTH, LAST> {
 
 // One direction of a layer. Rows of the input are [BATCH, LEN]; BOTH: the layer is bidirectional, and the outputs of
 // both directions are concatenated; LAST: the output is only the final state. Everything is computed in floats; T is
-// the type in memory. Sums of two products state which one is rounded before the sum.
+// the type in memory.
 template <class T_, int CELL_, int BATCH_, int LEN_, int UNITS_, bool REVERSE, bool BOTH, bool LAST>
 struct Walk : WalkSizes<BATCH_, LEN_, UNITS_, REVERSE, BOTH, LAST> {
     using T = T_;
@@ -96,13 +96,13 @@ struct Walk : WalkSizes<BATCH_, LEN_, UNITS_, REVERSE, BOTH, LAST> {
             const float r = gate<SIGMOID>(gates, 0, full[0]), z = gate<SIGMOID>(gates, 1, full[1]);
             const float inner = product[2] + bias[2];
             a.at<T>(Fwd::INNER)[at * units + u] = narrow<T>(inner);
-            const float n = gate<TANH>(gates, 2, x[2] + r * inner);
-            now = __fmaf_rn(z, carried.state, __fmul_rn(1.0f - z, n));
+            const float n = gate<TANH>(gates, 2, fmaf(r, inner, x[2]));
+            now = fmaf(z, carried.state, (1.0f - z) * n);
         }
         if constexpr (CELL == CELL_LSTM) {
             const float i = gate<SIGMOID>(gates, 0, full[0]), f = gate<SIGMOID>(gates, 1, full[1]);
             const float g = gate<TANH>(gates, 2, full[2]), o = gate<SIGMOID>(gates, 3, full[3]);
-            const float c = step == 0 ? __fmul_rn(i, g) : __fmaf_rn(f, carried.inner, __fmul_rn(i, g));
+            const float c = step == 0 ? i * g : fmaf(f, carried.inner, i * g);
             a.at<T>(Fwd::INNER)[at * units + u] = narrow<T>(c);
             carried.inner = c;
             now = o * activate<TANH, T>(c);
@@ -153,16 +153,16 @@ struct Walk : WalkSizes<BATCH_, LEN_, UNITS_, REVERSE, BOTH, LAST> {
             input[1] = dh * (s.before - n) * activate_grad<SIGMOID, T>(z);
             input[2] = dh * (1.0f - z) * activate_grad<TANH, T>(n);
             input[0] = input[2] * s.inner * activate_grad<SIGMOID, T>(r);
-            carried.state = __fmul_rn(dh, z);
+            carried.state = dh * z;
         }
         if constexpr (CELL == CELL_LSTM) {
             const float i = s.gate[0], f = s.gate[1], g = s.gate[2], o = s.gate[3], c = activate<TANH, T>(s.inner);
-            const float dc = __fmaf_rn(__fmul_rn(dh, o), activate_grad<TANH, T>(c), carried.inner);
+            const float dc = fmaf(dh * o, activate_grad<TANH, T>(c), carried.inner);
             input[0] = dc * g * activate_grad<SIGMOID, T>(i);
             input[1] = step == 0 ? 0.0f : dc * s.previous * activate_grad<SIGMOID, T>(f);
             input[2] = dc * i * activate_grad<TANH, T>(g);
             input[3] = dh * c * activate_grad<SIGMOID, T>(o);
-            carried.inner = __fmul_rn(dc, f);
+            carried.inner = dc * f;
         }
         const i64 at = row(sample, step) * wide() + u;
 #pragma unroll
@@ -238,7 +238,7 @@ template <class S, int EACH, int THREADS_> struct Recurrence : RecurrenceFromMem
             for (int e = 0; e < EACH; ++e) {
                 const float h = to_float(before[e][k]);
 #pragma unroll
-                for (int g = 0; g < S::G; ++g) sum[e][g] += h * w[g];
+                for (int g = 0; g < S::G; ++g) sum[e][g] = fmaf(h, w[g], sum[e][g]);
             }
         }
     }
@@ -286,7 +286,7 @@ template <class S, int EACH, int THREADS_> struct RecurrenceBwd : RecurrenceFrom
             for (int col = lane; col < S::WIDE; col += 32) {
                 const float w = weight[col];
 #pragma unroll
-                for (int e = 0; e < EACH; ++e) sum[e] += to_float(hidden[e][col]) * w;
+                for (int e = 0; e < EACH; ++e) sum[e] = fmaf(to_float(hidden[e][col]), w, sum[e]);
             }
 #pragma unroll
             for (int e = 0; e < EACH; ++e) {
@@ -311,7 +311,7 @@ DEV void add_held(float (&sum)[EACH][N], const float* values, int stride, int sl
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
 #pragma unroll
-                for (int n = 0; n < N; ++n) sum[e][n] += v.v[i] * weight(j * 4 + i, n);
+                for (int n = 0; n < N; ++n) sum[e][n] = fmaf(v.v[i], weight(j * 4 + i, n), sum[e][n]);
             }
         }
     }
@@ -616,8 +616,8 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
                 }
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    c[0] += upper.v[i] * left[i], c[1] += upper.v[i] * right[i];
-                    c[2] += lower.v[i] * left[i], c[3] += lower.v[i] * right[i];
+                    c[0] = fmaf(upper.v[i], left[i], c[0]), c[1] = fmaf(upper.v[i], right[i], c[1]);
+                    c[2] = fmaf(lower.v[i], left[i], c[2]), c[3] = fmaf(lower.v[i], right[i], c[3]);
                 }
             }
         }

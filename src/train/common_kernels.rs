@@ -7,6 +7,7 @@
 //! a kernel for a wider class, of which there are fewer, usually stands in for it.
 
 mod layers;
+mod norms;
 
 use super::edits_ahead::after_small_edits;
 use crate::compile::{Options, compile};
@@ -17,6 +18,7 @@ use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
 use crate::tensor::{Fnv, random_words};
 use layers::{attention, network_of_layer};
+use norms::batch_norms;
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
@@ -33,10 +35,11 @@ const GROWN_GROUPS: u64 = 16;
 const CHANGES: u64 = 12;
 /// Groups of networks around one layer.
 const LAYER_GROUPS: u64 = 80;
-/// The first group holds the bundled presets and small changes of them. This one holds an attention of each class;
-/// grown networks, random ones and those around one layer follow.
+/// The first group holds the bundled presets and small changes of them. These hold an attention and a batch
+/// normalisation of each class; grown networks, random ones and those around one layer follow.
 const ATTENTION_GROUP: u64 = 1;
-const FIRST_GROWN_GROUP: u64 = ATTENTION_GROUP + 1;
+const NORM_GROUP: u64 = 2;
+const FIRST_GROWN_GROUP: u64 = NORM_GROUP + 1;
 /// The first group of random networks.
 pub const FIRST_RANDOM_GROUP: u64 = FIRST_GROWN_GROUP + GROWN_GROUPS;
 const FIRST_LAYER_GROUP: u64 = FIRST_RANDOM_GROUP + RANDOM_GROUPS;
@@ -62,7 +65,7 @@ impl CommonKernels {
     /// the group's networks are planned.
     pub fn of_group(&mut self, number: u64, goes_on: impl Fn() -> bool) -> Vec<KernelSource> {
         let mut counts: HashMap<KernelSource, usize> = HashMap::new();
-        for (preset, is_evaluated) in networks(number) {
+        for (preset, is_evaluated) in self.networks(number) {
             if !goes_on() {
                 return Vec::new();
             }
@@ -93,6 +96,47 @@ impl CommonKernels {
         Fnv::of(kernels.collect::<String>().as_bytes())
     }
 
+    /// The networks of a group, and whether each is also evaluated. Notes of groups that are done name the constants
+    /// above: a change of other rules here must change one of them, so that the groups are planned again.
+    fn networks(&self, group: u64) -> Vec<(Preset, bool)> {
+        let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
+        match group {
+            0 => {
+                let with_changes = |preset: Preset| {
+                    let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
+                    std::iter::once((preset, true)).chain(changed)
+                };
+                bundled.flat_map(with_changes).collect()
+            }
+            ATTENTION_GROUP => attention().into_iter().map(|preset| (preset, false)).collect(),
+            NORM_GROUP => {
+                let presets = batch_norms(&self.machine, self.precision);
+                presets.into_iter().map(|preset| (preset, false)).collect()
+            }
+            FIRST_GROWN_GROUP..FIRST_RANDOM_GROUP => {
+                let seed = group - FIRST_GROWN_GROUP + 1;
+                bundled.flat_map(|preset| grown(preset, seed, CHANGES)).map(|grown| (grown, false)).collect()
+            }
+            FIRST_LAYER_GROUP.. => {
+                let first = (group - FIRST_LAYER_GROUP) * OF_GROUP;
+                (first..first + OF_GROUP).filter_map(network_of_layer).map(|preset| (preset, false)).collect()
+            }
+            _ => {
+                let number = group - FIRST_RANDOM_GROUP;
+                let first = number * OF_GROUP;
+                let of_seed = |seed: u64| {
+                    let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
+                    let preset = random_preset(seed, size.usual());
+                    // Users change the sizes of a network, again and again.
+                    let changes = if number.is_multiple_of(2) { seed / 8 % CHANGES } else { 0 };
+                    let preset = grown(preset.clone(), seed, changes).last().unwrap_or(preset);
+                    (preset, (seed / 2).is_multiple_of(EVALUATED))
+                };
+                (first..first + OF_GROUP).map(of_seed).collect()
+            }
+        }
+    }
+
     /// The general kernels of a network, with those for wider classes that can stand in for them.
     pub fn kernels_of(&self, preset: &Preset, is_evaluated: bool) -> HashMap<KernelSource, Option<KernelSource>> {
         let Some(model) = check(preset).model else { return HashMap::new() };
@@ -101,43 +145,6 @@ impl CommonKernels {
         let plans = steps.into_iter().flatten().filter_map(|options| compile(&model, &options).ok());
         let kernels = plans.flat_map(|compiled| kernels_for_any_size(&compiled));
         kernels.map(|KernelForAnySize { own, wider }| (own, wider)).collect()
-    }
-}
-
-/// The networks of a group, and whether each is also evaluated. Notes of groups that are done name the constants above:
-/// a change of other rules here must change one of them, so that the groups are planned again.
-fn networks(group: u64) -> Vec<(Preset, bool)> {
-    let bundled = BUNDLED.iter().filter_map(|bundled| read_preset(bundled.text).ok());
-    match group {
-        0 => {
-            let with_changes = |preset: Preset| {
-                let changed: Vec<_> = after_small_edits(&preset).map(|changed| (changed, false)).collect();
-                std::iter::once((preset, true)).chain(changed)
-            };
-            bundled.flat_map(with_changes).collect()
-        }
-        ATTENTION_GROUP => attention().into_iter().map(|preset| (preset, false)).collect(),
-        FIRST_GROWN_GROUP..FIRST_RANDOM_GROUP => {
-            let seed = group - ATTENTION_GROUP;
-            bundled.flat_map(|preset| grown(preset, seed, CHANGES)).map(|grown| (grown, false)).collect()
-        }
-        FIRST_LAYER_GROUP.. => {
-            let first = (group - FIRST_LAYER_GROUP) * OF_GROUP;
-            (first..first + OF_GROUP).filter_map(network_of_layer).map(|preset| (preset, false)).collect()
-        }
-        _ => {
-            let number = group - FIRST_RANDOM_GROUP;
-            let first = number * OF_GROUP;
-            let of_seed = |seed: u64| {
-                let size = if seed.is_multiple_of(2) { Size::SMALL } else { Size::LARGE };
-                let preset = random_preset(seed, size.usual());
-                // Users change the sizes of a network, again and again.
-                let changes = if number.is_multiple_of(2) { seed / 8 % CHANGES } else { 0 };
-                let preset = grown(preset.clone(), seed, changes).last().unwrap_or(preset);
-                (preset, (seed / 2).is_multiple_of(EVALUATED))
-            };
-            (first..first + OF_GROUP).map(of_seed).collect()
-        }
     }
 }
 

@@ -127,7 +127,11 @@ fn emulated(kernels: &str, data: &str, runs: &str) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("kernels.cpp"), folder.path().join("kernels"));
     std::fs::write(&source, format!("{machine}{kernels}{members}{data}int main() {{\n{runs}}}\n")).unwrap();
-    let compiled = Command::new("c++").args(["-std=c++17", "-O1", "-w", "-o"]).arg(&program).arg(&source).output();
+    let compiled = Command::new("c++")
+        .args(["-std=c++17", "-ffp-contract=off", "-O1", "-w", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .output();
     let compiled = compiled.unwrap();
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
     let run = Command::new(&program).output().unwrap();

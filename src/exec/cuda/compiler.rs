@@ -36,8 +36,10 @@ fn check(call: &str, status: sys::nvrtcResult) -> Result<(), CudaError> {
     }
 }
 
-/// The compiler options of every source.
-const OPTIONS: [&str; 4] = ["--std=c++17", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
+/// The compiler options of every source. Products are fused with sums only where a kernel says so: what the compiler
+/// would fuse depends on which sizes it knows, and members of a family must round in the same places.
+const OPTIONS: [&str; 5] =
+    ["--std=c++17", "--fmad=false", "-default-device", "-diag-suppress=177", "--extra-device-vectorization"];
 
 /// Everything that machine code depends on in addition to its source: the compiler with its version, the architecture,
 /// the options.

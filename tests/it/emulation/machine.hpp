@@ -115,9 +115,6 @@ static unsigned __float_as_uint(float value) { return bits_as<unsigned>(value); 
 static float __int_as_float(int bits) { return bits_as<float>(bits); }
 static int __float_as_int(float value) { return bits_as<int>(value); }
 static double __longlong_as_double(long long bits) { return bits_as<double>(bits); }
-static float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
-static float __fmul_rn(float a, float b) { return a * b; }
-static float __fadd_rn(float a, float b) { return a + b; }
 static float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 static float __fdividef(float a, float b) { return a / b; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
