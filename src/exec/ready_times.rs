@@ -43,8 +43,8 @@ pub enum ReadyStage {
     Data,
     /// A first snapshot is made.
     Snapshot,
-    /// The step runs once eagerly and once as a replay, and its state is restored.
-    WarmUp,
+    /// The recording of the first batch is made, if steps differ.
+    FirstRecording,
     /// The evaluation is recorded.
     Evaluation,
     /// Steps that gather their own batches are recorded.
@@ -71,7 +71,7 @@ impl ReadyStage {
         Self::Parameters,
         Self::Data,
         Self::Snapshot,
-        Self::WarmUp,
+        Self::FirstRecording,
         Self::Evaluation,
         Self::DataFeed,
     ];
@@ -97,7 +97,7 @@ impl ReadyStage {
             Self::Parameters => "parameters",
             Self::Data => "data",
             Self::Snapshot => "snapshot",
-            Self::WarmUp => "warm up",
+            Self::FirstRecording => "first recording",
             Self::Evaluation => "evaluation",
             Self::DataFeed => "data feed",
         }

@@ -36,27 +36,6 @@ impl Guard {
         Ok(Self { kept, position: feed.position(), step: 0 })
     }
 
-    /// Runs a step once eagerly and once as a replay and restores its state: caches are warm, and nothing has changed.
-    /// A step with large parameters is not run, because it takes long in any case and its memory was accessed when it
-    /// was allocated.
-    ///
-    /// # Errors
-    /// If the step cannot be run.
-    pub(super) fn warm_up(&self, step: &mut TrainingStep, pool: &mut Pool) -> Result<(), TrainError> {
-        if !self.kept.is_memory() {
-            return Ok(());
-        }
-        if step.dispatch().is_some() {
-            // The batch that was chosen.
-            step.run_chosen(Executor::Eager, pool)?;
-            step.run_chosen(Executor::Replay, pool)?;
-        } else {
-            step.run(Executor::Eager, pool)?;
-            step.replay(pool)?;
-        }
-        self.put_back(step)
-    }
-
     /// Restores the step's state at the last snapshot.
     ///
     /// # Errors

@@ -1,12 +1,10 @@
-//! What a run writes before its first step, and the step that warms it up.
+//! What a run writes before its first step, and the recording of its first batch.
 
-use super::nan_guard::Guard;
 use super::preparation::{FIRST_LOSS_SCALE, start_loss_scale};
 use super::training_step::TrainingStep;
 use super::watched::Watched;
 use super::{DataFeed, TrainError};
-use crate::exec::cpu::Pool;
-use crate::exec::{RecordedAs, Step};
+use crate::exec::Step;
 use crate::model::Model;
 
 impl Watched {
@@ -32,25 +30,14 @@ impl Watched {
         }
     }
 
-    /// Makes the first step on its batch, and restores everything.
-    pub(super) fn warm_up(
-        &self,
-        guard: &Guard,
-        train: &mut TrainingStep,
-        feed: &mut DataFeed,
-        pool: &mut Pool,
-    ) -> Result<(), TrainError> {
-        let start = feed.position();
+    /// Makes the recording for the first batch, if steps differ. The step does not run: a person who changes a network
+    /// should see its first step soon.
+    pub(super) fn choose_first(train: &mut TrainingStep, feed: &mut DataFeed) -> Result<(), TrainError> {
         train.choose(1, 0, feed)?;
-        feed.next(train.chosen_mut())?;
-        // A device has already run every launch once, on its fresh memory.
-        if train.capabilities().record == RecordedAs::Calls {
-            guard.warm_up(train, pool)?;
-        }
         if let Some(dispatch) = train.dispatch_mut() {
             dispatch.forget_uses();
         }
-        feed.resume(start)
+        Ok(())
     }
 
     /// Stores the data set on the device, so that steps fetch their batches themselves; returns false if they do not.

@@ -87,7 +87,7 @@ impl Session {
         let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
         let (seed, machine) = (spec.seed(), spec.trains_on());
         let mut watch = Stopwatch::start();
-        let mut pool = Pool::new(spec.shared_by())?;
+        let pool = Pool::new(spec.shared_by())?;
         let BroughtUp { mut train, mut feed, mut notes, compared, kept, evaluation } =
             bring_up(spec, &model, &machine, seed, &mut watch)?;
         plant::change_feed(&mut feed);
@@ -98,10 +98,10 @@ impl Session {
         watched.write_start(&mut train, &model, seed, total)?;
         let guard = Guard::new(&mut train, &feed, kept)?;
         watch.report(ReadyStage::Snapshot);
-        watched.warm_up(&guard, &mut train, &mut feed, &mut pool)?;
+        Watched::choose_first(&mut train, &mut feed)?;
         notes.extend(eager_note(spec.executor, &train));
         refuse_eager(spec, &train)?;
-        watch.report(ReadyStage::WarmUp);
+        watch.report(ReadyStage::FirstRecording);
         let (evaluator, coming) = evaluation_of(spec, &feed, &model, train.last(), evaluation)?;
         notes.extend(evaluator.as_ref().and_then(Evaluator::eager_note));
         watch.report(ReadyStage::Evaluation);

@@ -1,12 +1,14 @@
 //! General kernels and the specialised members of their families give the same bits in random networks.
+//!
+//! `STEPGRAPH_NETWORKS=9` compares nine times as many, and `STEPGRAPH_PRESETS` names a folder of further presets.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use stepgraph::exec::Executor;
 use stepgraph::exec::cuda::gpu;
-use stepgraph::model::Preset;
 use stepgraph::model::random::{Size, random_preset};
+use stepgraph::model::{Preset, read_preset};
 use stepgraph::select::{Kernels, Target};
 use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec};
 
@@ -47,6 +49,14 @@ fn other_words(a: &[u8], b: &[u8]) -> String {
     format!("{} of {} words of the state differ: {}", other.len(), a.len().max(b.len()), first.join("; "))
 }
 
+/// The presets in the folder that STEPGRAPH_PRESETS names, if it is set.
+fn given() -> Vec<Preset> {
+    let Some(folder) = std::env::var_os("STEPGRAPH_PRESETS") else { return Vec::new() };
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_file = |file| read_preset(&std::fs::read_to_string(file).unwrap()).unwrap();
+    files.filter(|file| file.extension().is_some_and(|end| end == "json")).map(of_file).collect()
+}
+
 /// The differences between the results of one network's general kernels and those of specialised ones.
 fn differences(preset: &Preset, machine: &Target) -> Vec<String> {
     let of = |kernels, executor| trained(preset, &machine.clone().with_kernels(kernels), executor);
@@ -81,16 +91,16 @@ fn random_networks_have_the_same_bits_with_general_and_specialised_kernels_on_a_
         Err(why) => return println!("skipped: no CUDA device: {why}"),
     };
     let times = std::env::var("STEPGRAPH_NETWORKS").ok().and_then(|t| t.parse().ok()).unwrap_or(1usize);
-    let networks = (0..).map(|seed| (seed, random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL })));
-    let networks: Vec<_> = networks.take(NETWORKS * times).collect();
+    let networks = (0..).map(|seed| random_preset(seed, if seed % 4 == 0 { Size::LARGE } else { Size::SMALL }));
+    let networks: Vec<_> = networks.take(NETWORKS * times).chain(given()).collect();
     let (next, different) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     // Each thread compiles kernels on several processors.
     let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(2);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                while let Some((seed, preset)) = networks.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let name = format!("network {seed} ({:?}, {} layers)", preset.precision, preset.layers.len());
+                while let Some(preset) = networks.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let name = format!("{} ({:?}, {} layers)", preset.name, preset.precision, preset.layers.len());
                     let found = differences(preset, &machine);
                     println!("{name}: {}", if found.is_empty() { "the same bits" } else { "differs" });
                     let mut all = different.lock().unwrap_or_else(PoisonError::into_inner);
