@@ -495,7 +495,7 @@ template <class A, bool SUMS = typename A::Sizes().tiles() <= 4 && !A::ROTARY> s
 #pragma unroll
             for (int j = 0; j < EACH; ++j) {
                 const bool seen = A::sees(size, query, first_key + A::tx() + 16 * j);
-                const float p = seen ? expf(fmaf(s[i][j], A::scale(a), -lse)) : 0.0f;
+                const float p = seen ? expf(s[i][j] * A::scale(a) - lse) : 0.0f;
                 d[i][j] = seen ? p * A::less(d[i][j], by[j], sum) * A::scale(a) : 0.0f;
                 s[i][j] = p * by[j];
             }

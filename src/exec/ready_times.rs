@@ -43,7 +43,7 @@ pub enum ReadyStage {
     Data,
     /// A first snapshot is made.
     Snapshot,
-    /// The recording of the first batch is made, if steps differ.
+    /// The recording for the first batch is chosen, if steps differ.
     FirstRecording,
     /// The evaluation is recorded.
     Evaluation,

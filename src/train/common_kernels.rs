@@ -18,7 +18,7 @@ use crate::model::{BUNDLED, Precision, Preset, Sizes, check, read_preset};
 use crate::select::Target;
 use crate::tensor::{Fnv, random_words};
 use layers::{attention, network_of_layer};
-use norms::batch_norms;
+use norms::{FEW_VECTORS, MOST_ROWS, batch_norms};
 use std::collections::{HashMap, HashSet};
 use std::sync::mpsc::sync_channel;
 use std::thread::Builder;
@@ -188,7 +188,8 @@ pub fn compile_common(
         let multiprocessors = facts.multiprocessors;
         format!(
             "group {group} of {KERNEL_GROUPS} of the common kernels, {CHANGES} changes, {OF_GROUP} networks, \
-             {precision:?}, {multiprocessors} multiprocessors, libraries {libraries:?}, choices {choices:016x}"
+             normalisations {MOST_ROWS} by {FEW_VECTORS}, {precision:?}, {multiprocessors} multiprocessors, \
+             libraries {libraries:?}, choices {choices:016x}"
         )
     };
     // A group is planned while the kernels of the preceding one are compiled.

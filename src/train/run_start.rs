@@ -1,4 +1,4 @@
-//! What a run writes before its first step, and the recording of its first batch.
+//! What a run writes before its first step, and what its first batch runs with.
 
 use super::preparation::{FIRST_LOSS_SCALE, start_loss_scale};
 use super::training_step::TrainingStep;
@@ -30,8 +30,8 @@ impl Watched {
         }
     }
 
-    /// Makes the recording for the first batch, if steps differ. The step does not run: a person who changes a network
-    /// should see its first step soon.
+    /// Chooses what the first batch runs with, if steps differ, so that its recording is asked for. Nothing runs: a
+    /// person who changes a network should see its first step soon.
     pub(super) fn choose_first(train: &mut TrainingStep, feed: &mut DataFeed) -> Result<(), TrainError> {
         train.choose(1, 0, feed)?;
         if let Some(dispatch) = train.dispatch_mut() {

@@ -78,7 +78,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Checks, compiles, loads and warms up: everything before the first step.
+    /// Checks, compiles, loads and records: everything before the first step.
     ///
     /// # Errors
     /// Every mistake in the preset, its data or the given files, and requirements that the machine does not meet.

@@ -113,11 +113,12 @@ fn reduction_us(gemm: &Gemm, real: Real, multiprocessors: f64) -> f64 {
     const NARROW: usize = 64;
     /// The least number of numbers that a part of a reduction has.
     const PART: usize = 1024;
-    /// The number of tiles from which a product in `f32` is expected to be split.
+    /// The number of tiles from which a long reduction in `f32` is expected to be split.
     const SPLIT_TILES: usize = 8;
+    let (is_long, is_narrow) = (gemm.k >= PART, gemm.m.min(gemm.n) < NARROW);
     let tiles = gemm.m.div_ceil(TILE) * gemm.n.div_ceil(TILE);
     let (parts, us_each) = match real {
-        Real::F32 if (2..SPLIT_TILES).contains(&tiles) && gemm.n >= NARROW => (1.0, 0.155),
+        Real::F32 if (2..SPLIT_TILES).contains(&tiles) && is_long && !is_narrow => (1.0, 0.155),
         _ if tiles > 1 && gemm.n >= NARROW => {
             let most = (gemm.k as f64 / PART as f64).max(1.0);
             ((multiprocessors / tiles as f64).floor().clamp(1.0, most), 0.006)
@@ -167,6 +168,13 @@ mod tests {
         let plain = |m, n, k| Gemm::plain(m, n, k, Trans::Nn);
         let small = plain(32, 10, 64);
         assert!(cost_us(&small, Real::Bf16, &gpu()) < 5.0);
+        // Measured: 557 and 200 us.
+        let [few_tiles, many_tiles] = [[128, 384, 3_584], [260, 1_040, 11_856]]
+            .map(|[m, n, k]| cost_us(&Gemm::plain(m, n, k, Trans::Tn), Real::F32, &gpu()));
+        assert!(
+            (500.0..600.0).contains(&few_tiles) && (100.0..300.0).contains(&many_tiles),
+            "{few_tiles}, {many_tiles}"
+        );
         let (large, long) = (plain(8192, 8192, 8192), plain(512, 1024, 65_536));
         let bf16_us = cost_us(&large, Real::Bf16, &gpu());
         assert!((1_600.0..2_000.0).contains(&bf16_us), "{bf16_us}");

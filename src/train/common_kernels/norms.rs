@@ -8,16 +8,20 @@ use crate::select::{Kernels, Target};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// The largest number of rows of these networks.
-const MOST_ROWS: usize = 16_384;
+/// These networks have fewer rows than this, which are the samples of a batch times the pixels of an image.
+pub const MOST_ROWS: usize = 1 << 20;
+/// Every number of vectors up to this one is a row.
+pub const FEW_VECTORS: usize = 128;
+/// They have fewer elements than this.
+const MOST_ELEMENTS: usize = 1 << 28;
 
-/// Networks of one or two batch normalisations, as many as the kernels of all usual sizes need. Empty if the machine
-/// has no GPU.
+/// Networks of two batch normalisations, as many as the kernels of the sizes below need. Empty if the machine has no
+/// GPU.
 pub fn batch_norms(machine: &Target, precision: Precision) -> Vec<Preset> {
     let mut seen = HashSet::new();
     let mut found = Vec::new();
     for columns in columns() {
-        for rows in rows() {
+        for rows in rows().take_while(|rows| rows * columns < MOST_ELEMENTS) {
             let kernels = kernels(machine, precision, rows, columns);
             // Every kernel must be considered, so that `any` would end too early.
             if kernels.into_iter().filter(|kernel| seen.insert(kernel.clone())).count() > 0 {
@@ -37,12 +41,14 @@ fn rows() -> impl Iterator<Item = usize> {
 /// Numbers of columns: every number of vectors of each width that blocks can divide among themselves in different ways,
 /// and some larger ones.
 fn columns() -> impl Iterator<Item = usize> {
-    const FEW: usize = 128;
-    let vectors = |width: usize| (1..=FEW).map(move |count| count * width).filter(move |n| n % (2 * width) == width);
+    let vectors =
+        |width: usize| (1..=FEW_VECTORS).map(move |count| count * width).filter(move |n| n % (2 * width) == width);
     let narrow = [1, 2].into_iter().flat_map(vectors);
-    let of_four = (1..=FEW).map(|count| 4 * count);
-    let large = [1, 2, 4].into_iter().flat_map(|width| [161, 265, 397, 529, 1_057, 1_601].map(|count| count * width));
-    narrow.chain(of_four).chain(large)
+    let of_four = (1..=FEW_VECTORS).map(|count| 4 * count);
+    let of_eight = (FEW_VECTORS / 2 + 1..=FEW_VECTORS).map(|count| 8 * count);
+    let large =
+        [1, 2, 4, 8].into_iter().flat_map(|width| [161, 265, 397, 529, 1_057, 1_601].map(|count| count * width));
+    narrow.chain(of_four).chain(of_eight).chain(large)
 }
 
 /// The general kernels that are chosen for the normalisation of this many rows and columns, and for its gradient with
@@ -90,7 +96,7 @@ mod tests {
     use crate::model::check;
 
     #[test]
-    fn batch_normalisations_of_any_size_have_common_kernels() {
+    fn batch_normalisations_of_other_sizes_have_common_kernels() {
         let machine = Target::h200().with_kernels(Kernels::General);
         for precision in [Precision::F32, Precision::Bf16] {
             let mut common = HashSet::new();
@@ -107,8 +113,9 @@ mod tests {
             }
             assert!((100..1_000).contains(&planned), "{planned} networks");
             // Sizes that are not among those above.
-            for (rows, columns) in [(4_801, 22), (4_704, 17), (1_999, 250), (613, 31), (9_001, 6), (70, 1_100), (5, 3)]
-            {
+            let few_rows = [(4_801, 22), (4_704, 17), (1_999, 250), (613, 31), (9_001, 6), (70, 1_100), (5, 3)];
+            let many_rows = [(100_352, 8), (65_536, 16), (3_139, 1_008), (50_176, 24), (200_704, 3)];
+            for (rows, columns) in few_rows.into_iter().chain(many_rows) {
                 for kernel in kernels(&machine, precision, rows, columns) {
                     assert!(common.contains(&kernel), "{rows} rows, {columns} columns: {kernel}");
                 }

@@ -156,7 +156,8 @@ impl<'a> ReplayHarness<'a> {
     /// Warming up must change nothing that survives a step.
     pub(super) fn warm_up(&mut self) -> Result<Check, TrainError> {
         self.rewind()?;
-        let Session { train, pool, .. } = &mut self.session;
+        let Session { train, feed, pool, .. } = &mut self.session;
+        feed.next(train)?;
         let before = train.snapshot()?;
         train.warm_up(pool)?;
         let same = train.snapshot()? == before;
@@ -215,7 +216,8 @@ impl<'a> ReplayHarness<'a> {
     /// The ledger must be silent on the recording as it is.
     pub(super) fn ledger(&mut self) -> Result<Check, TrainError> {
         self.rewind()?;
-        let Session { train, pool, .. } = &mut self.session;
+        let Session { train, feed, pool, .. } = &mut self.session;
+        feed.next(train)?;
         train.replay(pool)?;
         Ok(held(train))
     }
