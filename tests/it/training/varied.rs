@@ -287,8 +287,7 @@ fn a_pool_that_is_too_small_gives_the_same_bits_within_its_budget() {
     println!("{counts:?}");
     assert!(counts.evictions > 1000 && counts.failures == 0, "{counts:?}");
     assert_eq!(counts.eager_steps, report.eager.iter().map(|eager| eager.steps).sum::<u64>());
-    // Each step found its recording, possibly after waiting for it, or ran op by op. The choice before the first step
-    // counts too.
+    // Each step found its recording, perhaps after a wait, or ran op by op. The choice before the first one counts too.
     let made = counts.hits + counts.eager_steps;
     assert!(made == steps as u64 || made == steps as u64 + 1, "{counts:?}");
     assert_eq!(counts.arena_growths, 0);
