@@ -108,18 +108,15 @@ impl CommonKernels {
                 };
                 bundled.flat_map(with_changes).collect()
             }
-            ATTENTION_GROUP => attention().into_iter().map(|preset| (preset, false)).collect(),
-            NORM_GROUP => {
-                let presets = batch_norms(&self.machine, self.precision);
-                presets.into_iter().map(|preset| (preset, false)).collect()
-            }
+            ATTENTION_GROUP => only_trained(attention()),
+            NORM_GROUP => only_trained(batch_norms(&self.machine, self.precision)),
             FIRST_GROWN_GROUP..FIRST_RANDOM_GROUP => {
                 let seed = group - FIRST_GROWN_GROUP + 1;
-                bundled.flat_map(|preset| grown(preset, seed, CHANGES)).map(|grown| (grown, false)).collect()
+                only_trained(bundled.flat_map(|preset| grown(preset, seed, CHANGES)))
             }
             FIRST_LAYER_GROUP.. => {
                 let first = (group - FIRST_LAYER_GROUP) * OF_GROUP;
-                (first..first + OF_GROUP).filter_map(network_of_layer).map(|preset| (preset, false)).collect()
+                only_trained((first..first + OF_GROUP).filter_map(network_of_layer))
             }
             _ => {
                 let number = group - FIRST_RANDOM_GROUP;
@@ -146,6 +143,11 @@ impl CommonKernels {
         let kernels = plans.flat_map(|compiled| kernels_for_any_size(&compiled));
         kernels.map(|KernelForAnySize { own, wider }| (own, wider)).collect()
     }
+}
+
+/// Networks that are not evaluated.
+fn only_trained(presets: impl IntoIterator<Item = Preset>) -> Vec<(Preset, bool)> {
+    presets.into_iter().map(|preset| (preset, false)).collect()
 }
 
 /// The networks that follow from a preset by changes of one size at a time, drawn from `seed`.
