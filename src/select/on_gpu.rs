@@ -165,7 +165,8 @@ fn no_kernel(program: &Program, index: usize, (target, gpu): (&Target, CudaFacts
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{self, AttentionGeometry, Scalar, SoftmaxCeFused};
+    use crate::model::Activation;
+    use crate::ops::{self, AttentionGeometry, ConvGeometry, Epilogue, Scalar, SoftmaxCeFused};
 
     #[test]
     fn the_estimate_decides_between_equal_times() {
@@ -187,6 +188,29 @@ mod tests {
         }
         let absent = best(Some(&times(cuda::NOT_OFFERED_US, cuda::NOT_OFFERED_US)));
         assert_eq!(absent.0, cheapest, "without any time, the estimate decides");
+    }
+
+    #[test]
+    fn a_kernel_follows_the_gradient_of_a_convolution_whose_plan_with_a_derivative_is_not_compiled() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let image = ConvGeometry { n: 256, h: 32, w: 32, c: 64, f: 64, ho: 32, wo: 32, ..ConvGeometry::UNIT };
+        let geometry = ConvGeometry { kernel: [3, 3], padding: [1, 1], ..image };
+        let best = |act_grad, is_quick: bool| {
+            let epilogue = Epilogue { act_grad, ..Epilogue::default() };
+            let kind = OpKind::Conv2dBwdX(ops::Conv2dBwdX { geometry, epilogue });
+            let all = cuda::offers(&kind, cuda::Real::Bf16, &gpu);
+            let mut offers = Offers { stem: kind.stem(), all, known: None };
+            if is_quick {
+                offers.keep_quick_ones();
+            }
+            let route = offers.best(None).unwrap().0.route;
+            (route, offers.all.iter().filter(|o| o.slow_start.is_some()).count())
+        };
+        assert_eq!(best(Some(Activation::Relu), true), (cuda::Route::DnnPlain(0), 2));
+        assert_eq!(best(Some(Activation::Relu), false), (cuda::Route::Dnn(0), 2));
+        // cuDNN does not compute the derivatives of other functions.
+        assert_eq!(best(Some(Activation::Silu), true), (cuda::Route::Dnn(0), 0));
+        assert_eq!(best(None, true), (cuda::Route::Dnn(0), 0));
     }
 
     #[test]

@@ -199,7 +199,8 @@ fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> 
     match route {
         cuda::Route::Own(_) => Err("a custom kernel was chosen where a library kernel is needed".into()),
         cuda::Route::Lt(candidate) => by_cublaslt(gpu, compiled, index, usize::from(candidate)),
-        cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate)),
+        cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate), true),
+        cuda::Route::DnnPlain(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate), false),
     }
 }
 
@@ -213,7 +214,14 @@ fn by_cublaslt(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> R
     Ok(LibraryProduct { draft: Draft::CublasLt(plan, op.kind.clone()), done, widening: None })
 }
 
-fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Result<LibraryProduct, CudaError> {
+/// Decides a call of cuDNN, with what it supports of the epilogue if it `fuses`, otherwise with none of it.
+fn by_cudnn(
+    gpu: &Gpu,
+    compiled: &Compiled,
+    index: usize,
+    number: usize,
+    fuses: bool,
+) -> Result<LibraryProduct, CudaError> {
     let op = &compiled.plan.program.ops[index];
     let real = compiled.selection.real;
     let planned_bytes = compiled.selection.choices[index].workspace_bytes;
@@ -232,7 +240,11 @@ fn by_cudnn(gpu: &Gpu, compiled: &Compiled, index: usize, number: usize) -> Resu
     let limit = planned_bytes.saturating_sub(spare);
     let task = ConvTask { kind, geometry: *geometry, fused: Fused::default() };
     let wanted = PlanRequest { task: Task::Conv(task), real, workspace_limit_bytes: limit, max };
-    let (plan, done) = convolution(gpu, &op.kind, task, wanted)?;
+    let (plan, done) = if fuses {
+        convolution(gpu, &op.kind, task, wanted)?
+    } else {
+        (pick(gpu.libraries().plans(&wanted)?, number)?, Epilogue::default())
+    };
     let narrow = kind == ConvKind::BwdW && !plan.0[plan.1].dw_is_float();
     let slot = |name: &str| op.kind.slot(name).unwrap_or(0);
     let widening = narrow.then(|| {

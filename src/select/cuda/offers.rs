@@ -91,13 +91,7 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
             out.extend(several(one, Route::Lt, count));
         }
         OpKind::Conv2d { .. } | OpKind::Conv2dBwdX { .. } | OpKind::Conv2dBwdW { .. } => {
-            let is_weight_gradient = matches!(kind, OpKind::Conv2dBwdW { .. });
-            let has_derivative =
-                matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. }) if epilogue.act_grad.is_some());
-            let (cost, work_bytes) = (dnn::dnn_supports(kind, real), dnn::workspace_bytes(kind));
-            let cost = cost.map(|()| dnn::cost_us(kind, real, gpu) + rest);
-            let count = dnn_offers(is_weight_gradient, has_derivative);
-            out.extend(by_cudnn(real, gpu, (cost, work_bytes), count, has_derivative));
+            out.extend(convolutions_of_cudnn(kind, real, gpu, rest));
         }
         OpKind::Attention(ops::Attention { geometry }) | OpKind::AttentionBwd(ops::AttentionBwd { geometry }) => {
             let cost = dnn::attention_cost_us(kind, geometry, real, gpu);
@@ -107,6 +101,28 @@ pub(crate) fn offers(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<Offer> {
         }
         _ => {}
     }
+    out
+}
+
+/// The plans of cuDNN for a convolution, whose epilogue takes `rest` microseconds if kernels after it compute it. A
+/// plan that computes the derivative of ReLU too must be compiled; one without it, and a kernel after it, are ready at
+/// once.
+fn convolutions_of_cudnn(kind: &OpKind, real: Real, gpu: &CudaFacts, rest: f64) -> Vec<Offer> {
+    let fuses_derivative = matches!(kind, OpKind::Conv2dBwdX(ops::Conv2dBwdX { epilogue, .. })
+        if epilogue.act_grad == Some(Activation::Relu));
+    let (cost, work_bytes) = (dnn::dnn_supports(kind, real), dnn::workspace_bytes(kind));
+    let cost = cost.map(|()| dnn::cost_us(kind, real, gpu) + rest);
+    let count = dnn_offers(matches!(kind, OpKind::Conv2dBwdW(_)), fuses_derivative);
+    let mut out: Vec<Offer> = by_cudnn(real, gpu, (cost, work_bytes), count, fuses_derivative).collect();
+    let plain = out.first().filter(|_| fuses_derivative).map(|fused| Offer {
+        route: Route::DnnPlain(0),
+        tail: format!("{}_cudnn_plain_v0", real.name()),
+        // Where both are possible, the plan that does all is preferred.
+        cost: fused.cost.clone().map(|us| us * 1.002),
+        slow_start: None,
+        ..*fused
+    });
+    out.extend(plain);
     out
 }
 
