@@ -175,7 +175,11 @@ fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, Stri
         }
         reports.push(report);
     }
-    if args.json { output::print_json(&reports) } else { Ok(()) }
+    match (&reports[..], args.json) {
+        (_, false) => Ok(()),
+        ([one], true) => output::print_json(one),
+        (several, true) => output::print_json(&several),
+    }
 }
 
 /// The machine that a preset is measured on: the requested number of threads, or the fastest, which is measured first

@@ -104,6 +104,10 @@ impl Edits {
             let Some(place) = sizes.places.get((number % sizes.places.len().max(1) as u64) as usize) else { break };
             // Sizes that are odd and even, and multiples of what vectors hold.
             let (from, to) = (place.value, place.value + 1 + 5 * number % 11);
+            let samples = last.dataset().map(|(_, split)| split.train.len() as u64);
+            if place.pointer == "/input/batch" && samples.is_some_and(|samples| to > samples) {
+                continue;
+            }
             let Some(changed) = sizes.changed(place, to) else { continue };
             let ahead =
                 compile_for_edits(&before, target, || true) + compile_for_shared_launches(target, COMPILERS, || true);
@@ -116,6 +120,9 @@ impl Edits {
             let (place, memory) = (place.pointer.clone(), Memory::now(target));
             edits.push(Edit { place, from, to, us: dropped + took, ahead, ready, memory });
             (last, before) = (session, changed);
+        }
+        if edits.is_empty() {
+            return Err(wrong(format!("no size of {} can be changed and still fit its data", found.preset.name)));
         }
         let mut times: Vec<f64> = edits.iter().map(|edit| edit.us).collect();
         Ok(Self {
@@ -140,8 +147,8 @@ impl Edits {
             self.preset
         );
         if let Some(slowest) = self.edits.iter().max_by(|a, b| a.us.total_cmp(&b.us)) {
-            let Edit { place, from, to, ready, .. } = slowest;
-            out.push_str(&format!("  slowest: {place} from {from} to {to}: {}\n", longest_stages(ready)));
+            let Edit { place, from, to, us, ready, .. } = slowest;
+            out.push_str(&format!("  slowest: {place} from {from} to {to}: {}\n", longest_stages(ready, *us)));
         }
         out + &Memory::line(&self.edits.iter().map(|edit| edit.memory).collect::<Vec<_>>())
     }
@@ -222,17 +229,19 @@ impl InTurn {
         let mut slowest: Vec<&Network> = self.networks.iter().skip(1).collect();
         slowest.sort_by(|a, b| b.us.total_cmp(&a.us));
         for Network { preset, us, ready, .. } in slowest.into_iter().take(3) {
-            out.push_str(&format!("  {preset}: {}: {}\n", output::micros(*us), longest_stages(ready)));
+            out.push_str(&format!("  {preset}: {}: {}\n", output::micros(*us), longest_stages(ready, *us)));
         }
         out + &Memory::line(&self.networks.iter().map(|network| network.memory).collect::<Vec<_>>())
     }
 }
 
-/// The longest stages of a preparation with their times.
-fn longest_stages(ready: &ReadyTimes) -> String {
+/// The longest stages of a preparation with their times, and what else a change took `us` microseconds for: to drop the
+/// preceding network, and to run the first step.
+fn longest_stages(ready: &ReadyTimes, us: f64) -> String {
     let stages = ready.longest();
     let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
-    stages.collect::<Vec<_>>().join(", ")
+    let rest = (us - ready.total_us).max(0.0);
+    stages.chain([format!("the first step {}", output::micros(rest))]).collect::<Vec<_>>().join(", ")
 }
 
 /// A session of a network after its first step, and the microseconds until then.

@@ -2,13 +2,14 @@
 //! find them in the cache.
 
 use super::error::wrong;
+use super::kernel_folder::{NOT_KEPT, is_writable};
 use super::output;
 use super::progress::LINE_EVERY;
-use crate::exec::cuda::gpu;
+use crate::exec::cuda::{KernelCache, gpu};
 use crate::model::Precision;
 use crate::select::Kernels;
-use crate::tensor::counted;
-use crate::train::{KERNEL_GROUPS, compile_common};
+use crate::tensor::{Bytes, counted};
+use crate::train::{CompiledCommon, KERNEL_GROUPS, compile_common};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
 use std::time::Instant;
@@ -16,9 +17,19 @@ use std::time::Instant;
 /// Compiles the kernels of one precision on all processors.
 ///
 /// # Errors
-/// If no GPU can be used.
+/// If no GPU can be used, or compiled kernels cannot be kept.
 pub fn run(precision: Precision) -> anyhow::Result<()> {
     let device = gpu(0).map_err(|why| wrong(format!("kernels are compiled for a GPU, and none can be used: {why}")))?;
+    let cache = KernelCache::of_user().ok_or_else(|| wrong(NOT_KEPT))?;
+    let (folder, limit) = (cache.folder().display(), Bytes(cache.limit_bytes()));
+    if cache.limit_bytes() == 0 {
+        return Err(wrong(
+            "no kernels are kept, because the limit of their cache is 0 MiB; --cache-limit sets another",
+        ));
+    }
+    if !is_writable(cache.folder()) {
+        return Err(wrong(format!("{folder} is not writable; set STEPGRAPH_CACHE to a folder that is")));
+    }
     let machine = device.target().with_kernels(Kernels::General);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let bar = output::is_terminal().then(|| {
@@ -41,10 +52,16 @@ pub fn run(precision: Precision) -> anyhow::Result<()> {
             None => {}
         }
     };
-    let count = compile_common(&machine, precision, threads, || true, report);
+    let CompiledCommon { count, is_half_full } = compile_common(&machine, precision, threads, || true, report);
     bar.iter().for_each(ProgressBar::finish_and_clear);
     let (name, seconds) = (precision.name(), started.elapsed().as_secs_f64());
     let kernels = counted(count as u64, "kernel");
     output::note(&format!("compiled {kernels} for {name} networks in {seconds:.1} s"));
+    if is_half_full {
+        output::note(&format!(
+            "ended early: half of the cache is used, of {limit} in {folder}; the other half is for kernels that are \
+             compiled when they are needed; set a larger limit with --cache-limit, or remove all with --clear-cache"
+        ));
+    }
     Ok(())
 }

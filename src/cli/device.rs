@@ -79,10 +79,17 @@ pub fn choose_to_plan(device: Device, model: &Model) -> Target {
                     Kernels::Specialised => String::new(),
                     others => format!(" and {} kernels", others.name()),
                 };
+                let target = cuda::absent_gpu();
+                let libraries = match target.as_cuda().map(|gpu| (gpu.has_cublaslt, gpu.has_cudnn)) {
+                    Some((true, true)) => "all libraries",
+                    Some((true, false)) => "cuBLASLt, but without cuDNN",
+                    Some((false, true)) => "cuDNN, but without cuBLASLt",
+                    _ => "no libraries",
+                };
                 super::output::note(&format!(
-                    "note: {why}; the plan is made for an NVIDIA H200 with all libraries{with}"
+                    "note: {why}; the plan is made for an NVIDIA H200 with {libraries}{with}"
                 ));
-                Target::h200().with_kernels(kernels)
+                target.with_kernels(kernels)
             }
         },
     }

@@ -2,17 +2,17 @@
 
 use super::compile_kernels;
 use super::doctor_args::DoctorArgs;
-use super::error;
+use super::kernel_folder::{Cache, NOT_KEPT, cache_advice, change_cache, is_writable};
 use super::output;
 use crate::exec::available_bytes;
 use crate::exec::cpu::{WrongThreads, asked_threads, cpu_name, detect_isa, threads_variable, usable_cores};
-use crate::exec::cuda::{CacheUsage, KernelCache, Probe, gpu, limit_variable, probe_again};
+use crate::exec::cuda::{Probe, gpu, hide_variable, probe_again};
 use crate::select::MOST_THREADS;
-use crate::tensor::{Bytes, plural, write_advice};
+use crate::tensor::{Bytes, plural};
 use crate::train::runs::RunStore;
 use directories::ProjectDirs;
 use serde::Serialize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Serialize)]
 struct Report {
@@ -43,16 +43,6 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Cache {
-    path: String,
-    entries: usize,
-    bytes: u64,
-    limit_bytes: u64,
-    /// Bytes that were removed on request.
-    cleared_bytes: Option<u64>,
-}
-
-#[derive(Serialize)]
 struct Folder {
     purpose: &'static str,
     path: String,
@@ -64,33 +54,16 @@ struct Folder {
 /// # Errors
 /// If standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    let cleared_bytes = change_cache(args)?;
     if let Some(precision) = args.compile_kernels {
         compile_kernels::run(precision)?;
     }
-    let cache = kernel_cache(args)?;
-    let report = examine(cache);
+    let cache = Cache::now(cleared_bytes);
+    let report = examine(cache, args);
     if args.json { output::print_json(&report) } else { output::print(&text(&report)) }
 }
 
-/// The cache of compiled kernels, after the requested changes.
-fn kernel_cache(args: &DoctorArgs) -> anyhow::Result<Option<Cache>> {
-    let Some(mut cache) = KernelCache::of_user() else {
-        if args.clear_cache || args.cache_limit.is_some() {
-            return Err(error::wrong("compiled kernels are not kept: STEPGRAPH_CACHE is set to the empty string"));
-        }
-        return Ok(None);
-    };
-    let path = cache.folder().display().to_string();
-    let refused = |e: &std::io::Error| error::wrong(format!("{path}: {e}; {}", write_advice(e)));
-    let cleared = if args.clear_cache { Some(cache.clear().map_err(|e| refused(&e))?.bytes) } else { None };
-    if let Some(mib) = args.cache_limit {
-        cache.set_limit_mib(mib).map_err(|e| refused(&e))?;
-    }
-    let CacheUsage { entries, bytes } = cache.usage();
-    Ok(Some(Cache { entries, bytes, limit_bytes: cache.limit_bytes(), cleared_bytes: cleared, path }))
-}
-
-fn examine(kernel_cache: Option<Cache>) -> Report {
+fn examine(kernel_cache: Option<Cache>, args: &DoctorArgs) -> Report {
     let cuda = probe_again();
     let folders = folders();
     let studio = cfg!(feature = "studio");
@@ -117,7 +90,8 @@ fn examine(kernel_cache: Option<Cache>) -> Report {
             if folder.purpose == "runs" { "STEPGRAPH_RUNS" } else { "HOME" }
         ));
     }
-    advice.extend(limit_variable().err().map(|wrong| format!("{wrong}; the limit is 512 MiB until then.")));
+    advice.extend(kernel_cache.as_ref().into_iter().flat_map(|cache| cache_advice(cache, args)));
+    advice.extend(hide_variable().err().map(|wrong| format!("{wrong}.")));
     Report {
         version: env!("CARGO_PKG_VERSION"),
         os: os(),
@@ -187,7 +161,8 @@ fn display() -> Option<String> {
 fn folders() -> Vec<Folder> {
     let dirs = ProjectDirs::from("", "", "stepgraph");
     let runs = RunStore::of_user().ok().map(|s| ("runs", s.folder().to_owned()));
-    let settings = dirs.as_ref().map(|d| ("settings", d.config_dir().to_owned()));
+    // The window keeps its settings and unsaved edits there.
+    let settings = dirs.as_ref().map(|d| ("settings", d.data_dir().to_owned()));
     let cache = dirs.as_ref().map(|d| ("cache", d.cache_dir().to_owned()));
     let folder = |(purpose, path): (&'static str, PathBuf)| Folder {
         purpose,
@@ -195,11 +170,6 @@ fn folders() -> Vec<Folder> {
         path: path.display().to_string(),
     };
     settings.into_iter().chain(runs).chain(cache).map(folder).collect()
-}
-
-/// Whether files can be created in a folder, or in its nearest ancestor that exists; no file remains.
-fn is_writable(path: &Path) -> bool {
-    path.ancestors().find(|p| p.is_dir()).is_some_and(|p| tempfile::tempfile_in(p).is_ok())
 }
 
 fn text(r: &Report) -> String {
@@ -239,12 +209,16 @@ fn text(r: &Report) -> String {
         let state = if f.writable { "writable" } else { "NOT writable" };
         row(f.purpose, format!("{} ({state})", f.path));
     }
-    if let Some(cache) = &r.kernel_cache {
-        let Cache { path, entries, bytes, limit_bytes, cleared_bytes } = cache;
-        let cleared = cleared_bytes.map_or_else(String::new, |b| format!("; {} were removed", Bytes(b)));
-        let (used, limit) = (Bytes(*bytes), Bytes(*limit_bytes));
-        let noun = plural(*entries as u64, "GPU kernel");
-        row("gpu cache", format!("{path}: {entries} {noun}, {used} of at most {limit}{cleared}"));
+    match &r.kernel_cache {
+        Some(cache) => {
+            let Cache { path, entries, bytes, limit_bytes, writable, cleared_bytes } = cache;
+            let cleared = cleared_bytes.map_or_else(String::new, |b| format!("; {} were removed", Bytes(b)));
+            let (used, limit) = (Bytes(*bytes), Bytes(*limit_bytes));
+            let noun = plural(*entries as u64, "GPU kernel");
+            let state = if *writable { "" } else { " (NOT writable)" };
+            row("gpu cache", format!("{path}{state}: {entries} {noun}, {used} of at most {limit}{cleared}"));
+        }
+        None => row("gpu cache", NOT_KEPT.to_owned()),
     }
     for line in &r.advice {
         out.push_str(&output::wrapped(&format!("- {line}"), 110, ""));

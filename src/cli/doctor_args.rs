@@ -22,7 +22,7 @@ pub struct DoctorArgs {
     #[arg(long, value_name = "MIB")]
     pub cache_limit: Option<u32>,
     /// Compile the GPU kernels that most networks of a precision (f32, tf32, bf16 or f16; f32 by default) need in
-    /// advance, so that general kernels of new networks need not be compiled
+    /// advance, so that general kernels of new networks need not be compiled; ends when half of the cache is used
     #[arg(long, value_name = "PRECISION", num_args = 0..=1, default_missing_value = "f32",
         value_parser = precision)]
     pub compile_kernels: Option<Precision>,

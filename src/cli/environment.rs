@@ -2,7 +2,7 @@
 
 use super::notes::note;
 use crate::exec::cpu::isa_variable;
-use crate::exec::cuda::{kernels_variable, limit_variable};
+use crate::exec::cuda::{hide_variable, kernels_variable, limit_variable};
 use log::LevelFilter;
 use std::path::PathBuf;
 
@@ -28,6 +28,7 @@ pub fn report_wrong_values() {
         isa_variable().err(),
         kernels_variable().err(),
         limit_variable().err(),
+        hide_variable().err(),
         log_level().err(),
     ];
     for why in wrong.into_iter().flatten() {

@@ -24,6 +24,7 @@ mod functions;
 mod generate;
 pub mod generate_args;
 mod keep_run;
+mod kernel_folder;
 mod kernel_times;
 mod log_lines;
 mod metrics;

@@ -169,20 +169,31 @@ fn grown(mut preset: Preset, seed: u64, changes: u64) -> impl Iterator<Item = Pr
     })
 }
 
+/// What [`compile_common`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CompiledCommon {
+    /// The number of kernels that were compiled.
+    pub count: usize,
+    /// Whether it ended because half of the cache was full.
+    pub is_half_full: bool,
+}
+
 /// Compiles the common kernels of a precision that are not in the cache yet, `threads` at a time. Does nothing if the
-/// machine's kernels are not general. Ends when `goes_on` returns false, or when the cache is half full. `report`
-/// receives the number of groups that are done, of [`KERNEL_GROUPS`], and the number of kernels that were compiled so
-/// far. Returns the number of kernels that were compiled.
+/// machine's kernels are not general. Ends when `goes_on` returns false, or when the cache is half full: the other half
+/// is for kernels that are compiled when they are needed. `report` receives the number of groups that are done, of
+/// [`KERNEL_GROUPS`], and the number of kernels that were compiled so far.
 pub fn compile_common(
     machine: &Target,
     precision: Precision,
     threads: usize,
     goes_on: impl Fn() -> bool + Sync,
     report: impl Fn(u64, usize),
-) -> usize {
+) -> CompiledCommon {
     let facts = machine.as_cuda().filter(|_| machine.kernels.are_general());
     let device = facts.and_then(|facts| gpu(facts.ordinal).ok().zip(Some(facts)));
-    let (Some((device, facts)), Some(cache)) = (device, KernelCache::of_user()) else { return 0 };
+    let (Some((device, facts)), Some(cache)) = (device, KernelCache::of_user()) else {
+        return CompiledCommon::default();
+    };
     let libraries = (facts.has_cublaslt, facts.has_cudnn);
     let mut common = CommonKernels::new(machine.clone(), precision);
     let choices = common.choices();
@@ -206,28 +217,29 @@ pub fn compile_common(
         drop(send);
     };
     let compile = || {
-        let mut count = 0;
+        let mut done = CompiledCommon::default();
         for (group, sources) in planned {
             if let Some(sources) = sources {
                 if cache.usage().bytes > cache.limit_bytes() / 2 {
                     log::debug!("the cache of kernels is half full: no more are compiled in advance");
+                    done.is_half_full = true;
                     break;
                 }
-                count += device.compile_ahead(&sources, threads, &goes_on);
+                done.count += device.compile_ahead(&sources, threads, &goes_on);
                 if goes_on() {
                     device.leave_note(&note(group));
                 }
                 return_free_memory();
             }
-            report(group + 1, count);
+            report(group + 1, done.count);
         }
-        count
+        done
     };
     std::thread::scope(|scope| match Builder::new().name("stepgraph-plan-ahead".into()).spawn_scoped(scope, plan) {
         Ok(_) => compile(),
         Err(error) => {
             log::warn!("a thread that plans networks could not be started: {error}");
-            0
+            CompiledCommon::default()
         }
     })
 }

@@ -50,7 +50,7 @@ impl KernelsAhead {
             let threads = std::thread::available_parallelism().map_or(1, |count| (count.get() / 4).max(1));
             let goes_on = || goes_on() && !IS_STOPPED.load(Ordering::Relaxed);
             let report = |groups: u64, _: usize| GROUPS.store(groups + 1, Ordering::Relaxed);
-            let count = compile_common(&machine, preset.precision, threads, goes_on, report);
+            let count = compile_common(&machine, preset.precision, threads, goes_on, report).count;
             GROUPS.store(0, Ordering::Relaxed);
             log::debug!("{count} kernels that many networks need were compiled");
             return_free_memory();

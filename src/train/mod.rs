@@ -86,7 +86,7 @@ pub use answer_sums::{AnswerSums, ClassRates, Evaluation, MAX_CONFUSION};
 pub use artefacts::{PlanKey, RunArtefacts, RunKey};
 pub use change_over::{KernelChange, KernelsOfRun};
 pub use checkpoint::{Resumed, checkpoint_end, checkpoint_step};
-pub use common_kernels::{CommonKernels, FIRST_RANDOM_GROUP, KERNEL_GROUPS, compile_common};
+pub use common_kernels::{CommonKernels, CompiledCommon, FIRST_RANDOM_GROUP, KERNEL_GROUPS, compile_common};
 pub use data_feed::{DataFeed, FeedPosition};
 pub use edits_ahead::{
     after_small_edits, ask_libraries, compile_for_edits, compile_for_shared_launches, wait_for_libraries,

@@ -1,5 +1,6 @@
 //! The commands as a user runs them: the real program, its output, its exit status, and its files.
 
+mod doctor;
 mod exactness;
 mod exports;
 mod files;
@@ -177,50 +178,6 @@ fn presets_are_listed_and_printed() {
     let printed = succeed(&["presets", "xor"]);
     assert!(stepgraph::model::read_preset(&printed).is_ok());
     assert!(refused(&["presets", "nothing"]).contains("digits-mlp"));
-}
-
-#[test]
-fn doctor_reports_what_exists_and_what_is_missing() {
-    let report = json(&["doctor", "--json"]);
-    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(report["executors"], serde_json::json!(["cpu"]));
-    assert_eq!(report["cuda"]["why_none"], "STEPGRAPH_NO_CUDA is set");
-    assert!(report["auto_device"].as_str().unwrap().starts_with("the CPU"));
-    assert!(report["threads"].as_u64().unwrap() >= 1);
-    assert_eq!(report["studio"], cfg!(feature = "studio"));
-    let output = command(&["doctor", "--json"]).env("STEPGRAPH_RUNS", "/some/runs").output().unwrap();
-    assert!(stdout(&output).contains("\"/some/runs\""));
-    assert!(succeed(&["doctor"]).contains("not looked for: STEPGRAPH_NO_CUDA is set"));
-}
-
-#[test]
-fn doctor_shows_the_cache_of_kernels_clears_it_and_sets_its_limit() {
-    let folder = tempfile::tempdir().unwrap();
-    let kernels = folder.path().join("kernels");
-    let doctor = |args: &[&str], mib: &str| {
-        let mut command = command(&["doctor", "--json"]);
-        let output = command.args(args).env("STEPGRAPH_CACHE", folder.path()).env("STEPGRAPH_CACHE_MIB", mib).output();
-        serde_json::from_str::<serde_json::Value>(&stdout(&output.unwrap())).unwrap()
-    };
-    let empty = doctor(&[], "")["kernel_cache"].clone();
-    assert_eq!((&empty["entries"], &empty["bytes"]), (&0.into(), &0.into()));
-    assert_eq!((empty["path"].as_str(), empty["limit_bytes"].as_u64()), (kernels.to_str(), Some(512 << 20)));
-    assert!(!kernels.exists(), "to look makes no folder");
-    std::fs::create_dir(&kernels).unwrap();
-    std::fs::write(kernels.join("0123456789abcdef.kernel"), [1; 5000]).unwrap();
-    std::fs::write(kernels.join("times-0.json"), "{}").unwrap();
-    assert_eq!(doctor(&[], "7")["kernel_cache"]["limit_bytes"], 7 << 20);
-    let wrong = doctor(&[], "much");
-    assert_eq!(wrong["kernel_cache"]["limit_bytes"], 512 << 20);
-    assert!(wrong["advice"].to_string().contains("STEPGRAPH_CACHE_MIB is \\\"much\\\""), "{}", wrong["advice"]);
-    let limited = doctor(&["--cache-limit", "3"], "")["kernel_cache"].clone();
-    assert_eq!((&limited["bytes"], &limited["limit_bytes"]), (&5000.into(), &(3 << 20).into()));
-    let cleared = doctor(&["--clear-cache"], "")["kernel_cache"].clone();
-    assert_eq!((&cleared["bytes"], &cleared["cleared_bytes"]), (&0.into(), &5000.into()));
-    assert_eq!(cleared["limit_bytes"], 3 << 20, "the limit stays");
-    assert!(kernels.join("times-0.json").exists());
-    let text = command(&["doctor"]).env("STEPGRAPH_CACHE", folder.path()).output().unwrap();
-    assert!(stdout(&text).contains("0 GPU kernels, 0 B of at most 3.0 MiB"), "{}", stdout(&text));
 }
 
 #[test]

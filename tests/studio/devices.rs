@@ -93,6 +93,23 @@ fn a_run_on_another_device_than_the_chosen_one_starts_again() {
 }
 
 #[test]
+fn a_run_that_goes_on_says_on_which_device() {
+    let mut robot = Robot::open(None);
+    let cpu = robot.app().studio.devices.list()[0].name.clone();
+    choose(&mut robot, &cpu);
+    robot.train(1_000_000);
+    robot.until("a step", |app| app.studio.training.done() > 0);
+    robot.press("Pause");
+    robot.until("the pause", |app| app.studio.training.state == Some(RunState::Paused));
+    robot.settle();
+    assert!(robot.sees("Paused") && !robot.sees("Paused on CPU"));
+    choose(&mut robot, "NVIDIA H200, plan only");
+    assert!(robot.sees("Paused on CPU") && robot.sees("recorded, ") && !robot.sees("plan only: choose a device"));
+    choose(&mut robot, &cpu);
+    assert!(!robot.sees("Paused on CPU"));
+}
+
+#[test]
 fn a_gpu_trains_from_the_window() {
     if let Err(why) = cuda::usable(0) {
         println!("skipped: no CUDA device ({why})");

@@ -262,6 +262,29 @@ fn edits_that_a_crash_left_come_before_what_was_open_last() {
 }
 
 #[test]
+fn edits_of_a_file_that_a_crash_left_stay_if_the_file_is_requested_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mine.json");
+    let recovery = Some(folder.path().join("unsaved"));
+    let mut robot =
+        Robot::start(Startup { preset: Some("spirals".into()), recovery: recovery.clone(), ..Startup::default() });
+    perform(&mut robot, Request::Save { path: path.clone(), replace: false });
+    robot.until("the file", |app| app.studio.document.path().is_some());
+    robot.write("batch", "48");
+    robot.until("the recovery file", |_| folder.path().join("unsaved/unsaved-0.json").exists());
+    drop(robot);
+    let other = folder.path().join("./mine.json");
+    let mut robot = Robot::start(Startup { preset: Some(other), recovery: recovery.clone(), ..Startup::default() });
+    robot.settle();
+    assert!(robot.value("batch") == "48" && robot.app().studio.document.is_dirty());
+    assert!(!robot.sees("Save the changes to") && robot.sees("Unsaved edits of the last session were restored"));
+    drop(robot);
+    // Another network asks first.
+    let mut robot = Robot::start(Startup { preset: Some("xor".into()), recovery, ..Startup::default() });
+    wait_for(&mut robot, "Save the changes to");
+}
+
+#[test]
 fn another_programs_file_is_reported_by_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");

@@ -129,6 +129,6 @@ pub(in crate::exec) use functions::GpuFunctions;
 pub use gpu::{Gpu, gpu, kernels_variable, usable};
 pub use kernel_cache::{CacheUsage, KernelCache, cache_folder, limit_variable};
 pub use op_results::SlotValue;
-pub use probe::{DeviceInfo, Library, Probe, probe, probe_again};
+pub use probe::{DeviceInfo, Library, Probe, absent_gpu, hide_variable, probe, probe_again};
 pub use source::{KernelSource, source_hash, sources};
 pub use timing::OpTimer;

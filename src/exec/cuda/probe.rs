@@ -3,6 +3,7 @@
 use super::error::{CudaError, failed};
 use super::known_libraries::KnownLibraries;
 use super::shared_library::{CUBLASLT, CUDNN, DRIVER, NVRTC};
+use crate::select::{CudaFacts, Target};
 use cudarc::driver::{result, sys};
 use serde::Serialize;
 use std::sync::OnceLock;
@@ -77,8 +78,41 @@ pub fn probe_again() -> Probe {
     look(&mut KnownLibraries::none())
 }
 
+/// The variable that names libraries to be treated as missing.
+const HIDE: &str = "STEPGRAPH_HIDE";
+
+/// Why a hidden library cannot be used.
+const HIDDEN: &str = "STEPGRAPH_HIDE hides it";
+
 fn hidden(name: &str) -> bool {
-    std::env::var("STEPGRAPH_HIDE").is_ok_and(|list| list.split(',').any(|n| n.trim() == name))
+    std::env::var(HIDE).is_ok_and(|list| list.split(',').any(|n| n.trim() == name))
+}
+
+/// Succeeds if `STEPGRAPH_HIDE` names only libraries.
+///
+/// # Errors
+/// The first name that is none.
+pub fn hide_variable() -> Result<(), String> {
+    let list = std::env::var(HIDE).unwrap_or_default();
+    let known: Vec<&str> = std::iter::once("driver").chain(WANTED.iter().map(|wanted| wanted.name)).collect();
+    match list.split(',').map(str::trim).find(|name| !name.is_empty() && !known.contains(name)) {
+        Some(other) => Err(format!("{HIDE} names {other:?}, which is no library; write some of {}", known.join(", "))),
+        None => Ok(()),
+    }
+}
+
+/// An NVIDIA H200 with the libraries that are not hidden, for which plans are made if there is no GPU.
+#[must_use]
+pub fn absent_gpu() -> Target {
+    let whole = Target::h200();
+    let has_library = |name| !hidden(name);
+    match whole.as_cuda() {
+        Some(facts) => {
+            let (has_cublaslt, has_cudnn) = (has_library("cublaslt"), has_library("cudnn"));
+            Target::cuda(&whole.name, CudaFacts { has_cublaslt, has_cudnn, ..facts })
+        }
+        None => whole,
+    }
 }
 
 /// A library that is loaded to learn its version, unless it is known.
@@ -86,8 +120,6 @@ struct Wanted {
     name: &'static str,
     /// How the name of its file starts.
     file_name: &'static str,
-    /// What is wrong if it cannot be loaded.
-    absent: &'static str,
     version: fn() -> Result<String, CudaError>,
     help: &'static str,
 }
@@ -96,7 +128,6 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         name: "nvrtc",
         file_name: "libnvrtc.so",
-        absent: "libnvrtc.so was not found",
         version: loaded_nvrtc_version,
         help: "compiles the kernels for this GPU; comes with the CUDA toolkit, or `pip install \
                nvidia-cuda-nvrtc` (put its lib folder on LD_LIBRARY_PATH)",
@@ -104,7 +135,6 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         name: "cublaslt",
         file_name: "libcublasLt.so",
-        absent: "libcublasLt.so was not found",
         version: cublaslt_version,
         help: "fast products of large matrices; comes with the CUDA toolkit, or `pip install \
                nvidia-cublas`; without it custom kernels do all products",
@@ -112,7 +142,6 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         name: "cudnn",
         file_name: "libcudnn.so",
-        absent: "libcudnn.so.9 was not found",
         version: cudnn_version,
         help: "fast convolutions and attention; https://developer.nvidia.com/cudnn, or `pip install \
                nvidia-cudnn-cu13`; without it custom kernels do all of them",
@@ -120,7 +149,6 @@ const WANTED: [Wanted; 4] = [
     Wanted {
         name: "nccl",
         file_name: "libnccl.so",
-        absent: "libnccl.so.2 was not found",
         version: nccl_version,
         help: "connects several GPUs; no command uses it yet; comes with the package libnccl2, or `pip \
                install nvidia-nccl-cu13`",
@@ -131,7 +159,7 @@ impl Wanted {
     /// Its version, which is noted if it must be loaded for that.
     fn look(&self, known: &mut KnownLibraries) -> Result<String, CudaError> {
         if hidden(self.name) {
-            return Err(self.absent.into());
+            return Err(HIDDEN.into());
         }
         if let Some(version) = known.version_of(self.name) {
             return Ok(version.to_owned());
@@ -155,7 +183,10 @@ fn look(known: &mut KnownLibraries) -> Probe {
         help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
                or newer for CUDA 13",
     }];
-    let of = |w: &Wanted| Library { name: w.name, state: in_words(w.look(known)), help: w.help };
+    let of = |w: &Wanted| {
+        let help = if hidden(w.name) { "remove its name from STEPGRAPH_HIDE to use it" } else { w.help };
+        Library { name: w.name, state: in_words(w.look(known)), help }
+    };
     libraries.extend(WANTED.iter().map(of));
     let (devices, why_none) = if started {
         match devices() {
@@ -198,7 +229,10 @@ pub(super) fn primary_context(ordinal: u32) -> Result<sys::CUcontext, CudaError>
 }
 
 fn driver_version() -> Result<String, CudaError> {
-    if hidden("driver") || !DRIVER.is_installed() {
+    if hidden("driver") {
+        return Err(HIDDEN.into());
+    }
+    if !DRIVER.is_installed() {
         return Err("libcuda.so.1 was not found".into());
     }
     result::init().map_err(|e| failed("cuInit", e))?;
@@ -233,7 +267,7 @@ pub(super) fn load_nvrtc() -> Result<(), CudaError> {
     let load = || {
         allowed()?;
         if hidden("nvrtc") {
-            return Err("libnvrtc.so was not found".into());
+            return Err(HIDDEN.into());
         }
         let version = loaded_nvrtc_version()?;
         let meant = std::env::var(EXPECTED_NVRTC).ok();

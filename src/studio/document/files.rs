@@ -201,7 +201,7 @@ impl Stamp {
 }
 
 /// The canonical name of a file, regardless of how its path is written.
-fn real(path: &Path) -> PathBuf {
+pub fn real(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned())
 }
 

@@ -69,7 +69,7 @@ impl Machine {
     }
 
     fn absent() -> Self {
-        let target = Target::h200();
+        let target = cuda::absent_gpu();
         Self {
             choice: DeviceChoice::Absent,
             name: format!("{}, plan only", target.name),

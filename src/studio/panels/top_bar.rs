@@ -76,7 +76,9 @@ fn state_ui(ui: &mut Ui, view: &TopBarView<'_>) {
         Some(RunState::Failed(_)) => c.error,
         _ => c.weak,
     };
-    ui.label(RichText::new(state_name(state)).size(12.0).color(color));
+    let name = state_name(state);
+    let text = view.runs_on.map_or_else(|| name.to_owned(), |device| format!("{name} on {}", device.label()));
+    ui.label(RichText::new(text).size(12.0).color(color));
     let (rect, _) = ui.allocate_exact_size(Vec2::splat(8.0), egui::Sense::hover());
     ui.painter().circle_filled(rect.center(), 4.0, color);
 }
@@ -107,7 +109,8 @@ fn device_ui(ui: &mut Ui, view: &DeviceView<'_>, short: bool, commands: &mut Com
             ui.separator();
             ui.set_max_width(360.0);
             let text = RichText::new(text).size(12.0).color(theme::colors(ui).weak);
-            ui.add(egui::Label::new(text).wrap().halign(Align::LEFT));
+            // Menus justify what they contain, and letters would be spread apart.
+            ui.with_layout(egui::Layout::top_down(Align::LEFT), |ui| ui.add(egui::Label::new(text).wrap()));
         }
     });
     named(&menu.response, &format!("Device: {}", view.name), true);

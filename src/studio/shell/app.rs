@@ -3,6 +3,7 @@
 use crate::model::Preset;
 use crate::select::Tuning;
 use crate::studio::commands::{Action, CommandQueue, Request, Side, Tab, UiCommand};
+use crate::studio::document::files::real;
 use crate::studio::document::history::Document;
 use crate::studio::document::last_opened::LastOpened;
 use crate::studio::document::presets;
@@ -126,7 +127,12 @@ impl StudioApp {
         if startup.tour && !app.studio.settings.tour_done {
             app.studio.tour.start();
         }
-        if let Some(path) = &startup.preset {
+        // Restored edits of the requested file stay.
+        let has_restored = |path: &Path| {
+            let document = &app.studio.document;
+            document.is_dirty() && document.path().is_some_and(|open| real(open) == real(path))
+        };
+        if let Some(path) = startup.preset.as_deref().filter(|path| !has_restored(path)) {
             app.open_at_start(path);
         }
         Ok(app)

@@ -13,7 +13,7 @@ use crate::studio::view_models::panels::tour::{LargestBuffer, TourView};
 use crate::studio::view_models::panels::values::ValuesView;
 use crate::studio::view_models::recordings::reason;
 use crate::studio::view_models::status::{plan_text, recorded_text, recording_text};
-use crate::train::{KernelChange, RunState};
+use crate::train::KernelChange;
 
 impl Studio {
     /// The plan with the selection in it.
@@ -40,10 +40,9 @@ impl Studio {
         let run = &self.training;
         // Recordings are planned separately, and those of evaluations keep their kernels.
         let is_shown = !self.is_stale() && !self.shows_recording();
-        let goes_on = matches!(run.state, Some(RunState::Ready | RunState::Running | RunState::Paused));
         match run.kernel_change {
             KernelChange::Changed if is_shown => KernelChange::Changed,
-            change if is_shown && goes_on => change,
+            change if is_shown && run.goes_on() => change,
             _ => KernelChange::Keeps,
         }
     }
@@ -52,7 +51,8 @@ impl Studio {
     fn recorded_text(&self) -> String {
         let run = &self.training;
         let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
-        let trains = self.devices.current().trains();
+        // A run goes on, on its own device, if another one is chosen.
+        let trains = self.devices.current().trains() || run.goes_on();
         let text = recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), trains, self.readiness());
         match run.changed_kernels_at {
             Some(step) => format!("{text}, kernels for these sizes since step {}", exact(step)),

@@ -47,6 +47,12 @@ impl Training {
         matches!(self.state, Some(RunState::Preparing | RunState::Ready | RunState::Running | RunState::Paused))
     }
 
+    /// Whether there is a run that can make steps.
+    #[must_use]
+    pub const fn goes_on(&self) -> bool {
+        matches!(self.state, Some(RunState::Ready | RunState::Running | RunState::Paused))
+    }
+
     #[must_use]
     pub const fn is_running(&self) -> bool {
         matches!(self.state, Some(RunState::Running))

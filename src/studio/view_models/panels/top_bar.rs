@@ -18,6 +18,8 @@ pub struct TopBarView<'a> {
     pub hides_network: bool,
     pub hides_inspector: bool,
     pub state: Option<&'a RunState>,
+    /// The device of a run that goes on, if it is not the one in use.
+    pub runs_on: Option<DeviceChoice>,
     pub device: DeviceView<'a>,
     pub transport: TransportView,
     pub enabled: &'a EnabledCommands,
