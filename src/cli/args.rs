@@ -356,7 +356,8 @@ pub struct BenchArgs {
     #[arg(long)]
     pub tune: bool,
     /// Only measure N changes of one size of the network, each until the first replayed step
-    #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], value_parser = numbers::positive)]
+    #[arg(long, value_name = "N", conflicts_with_all = ["tune", "graph", "per_op"], allow_negative_numbers = true,
+        value_parser = numbers::positive)]
     pub edits: Option<u64>,
     /// Only train one step of each network in one process, one network after another, and time each until that step
     #[arg(long, conflicts_with_all = ["tune", "graph", "per_op", "edits"])]

@@ -1,5 +1,6 @@
 //! Arguments of `stepgraph doctor`.
 
+use super::numbers;
 use crate::model::Precision;
 use clap::Args;
 
@@ -19,7 +20,7 @@ pub struct DoctorArgs {
     #[arg(long)]
     pub clear_cache: bool,
     /// The limit of the cache of compiled GPU kernels, in MiB, from now on; 0 keeps none
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", allow_negative_numbers = true, value_parser = numbers::whole_mebibytes)]
     pub cache_limit: Option<u32>,
     /// Compile the GPU kernels that most networks of a precision (f32, tf32, bf16 or f16; f32 by default) need in
     /// advance, so that general kernels of new networks need not be compiled; ends when half of the cache is used

@@ -52,6 +52,14 @@ pub fn share(text: &str) -> Result<f64, String> {
     found.ok_or_else(|| "expected a probability above 0 and at most 1, such as 0.9".to_owned())
 }
 
+/// The limit of a folder in MiB.
+///
+/// # Errors
+/// If it is not a whole number below 2^32.
+pub fn whole_mebibytes(text: &str) -> Result<u32, String> {
+    whole(text, 0, u64::from(u32::MAX)).map(|n| n as u32)
+}
+
 /// An amount of memory in MiB.
 ///
 /// # Errors

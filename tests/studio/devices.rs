@@ -31,6 +31,14 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     choose(&mut robot, "NVIDIA H200, plan only");
     assert_eq!(target(robot.app()), "NVIDIA H200");
     assert!(!robot.app().studio.is_enabled(&UiCommand::Train) && robot.sees("plan only: choose a device"));
+    // The menu marks the kernels that runs start with.
+    robot.press("Run");
+    robot.window.run_steps(2);
+    let marked = robot.window.query_all_by_role(Role::RadioButton);
+    let marked: Vec<String> = marked.filter_map(|item| item.accesskit_node().label()).collect();
+    assert_eq!(marked, ["Start runs at once"]);
+    robot.key(egui::Modifiers::NONE, egui::Key::Escape);
+    robot.window.run_steps(2);
     // Edits are planned for it too.
     robot.set("batch", "32");
     assert_eq!(target(robot.app()), "NVIDIA H200");

@@ -81,7 +81,8 @@ impl Machine {
     }
 
     /// Whether its runs may start with several kinds of kernels.
-    fn has_kinds_of_kernels(&self) -> bool {
+    #[must_use]
+    pub fn has_kinds_of_kernels(&self) -> bool {
         self.target.as_cuda().is_some() && !self.has_set_kernels
     }
 

@@ -180,8 +180,17 @@ fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, commands: &mut CommandQ
 
 /// An entry of a menu.
 fn item_ui(ui: &mut Ui, view: &TopBarView<'_>, command: UiCommand, commands: &mut CommandQueue) {
-    let (enabled, label) = (view.enabled.has(&command), command.info().label);
-    command_menu_ui(ui, command, label, enabled, commands);
+    let (enabled, info) = (view.enabled.has(&command), command.info());
+    if matches!(command, UiCommand::StartWith(kernels) if view.starts_with == Some(kernels)) {
+        let response = ui.add(Button::new(format!("{}   {}", icons::CHECK, info.label))).on_hover_text(info.about);
+        let described = || egui::WidgetInfo::selected(egui::Role::RadioButton, true, true, info.label);
+        response.widget_info(described);
+        if response.clicked() {
+            ui.close();
+        }
+        return;
+    }
+    command_menu_ui(ui, command, info.label, enabled, commands);
 }
 
 /// Groups of entries, separated by lines.

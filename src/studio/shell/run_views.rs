@@ -42,6 +42,7 @@ impl Studio {
                 why_no_gpu: devices.why_no_gpu.as_deref(),
                 cpu_only: devices.cpu_only.as_deref(),
             },
+            starts_with: Some(settings.first_kernels).filter(|_| machine.has_kinds_of_kernels()),
             transport: TransportView {
                 allowed: run.transport(self.is_ready()),
                 next: self.next(),

@@ -81,7 +81,7 @@ pub fn command_menu_ui(ui: &mut Ui, command: UiCommand, label: &str, enabled: bo
     if let Some(keys) = info.shortcut {
         button = button.shortcut_text(keys_text(ui.ctx(), &keys));
     }
-    let response = ui.add_enabled(enabled, button).on_hover_text(info.about);
+    let response = ui.add_enabled(enabled, button).on_hover_text(info.about).on_disabled_hover_text(info.about);
     named(&response, label, enabled);
     if response.clicked() {
         commands.push(command);

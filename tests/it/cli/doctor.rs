@@ -1,6 +1,6 @@
 //! `stepgraph doctor`.
 
-use super::{command, json, refused, run, stderr, stdout, succeed, was_refused};
+use super::{command, json, refused, refuses_values, run, stderr, stdout, succeed, was_refused};
 
 #[test]
 fn doctor_reports_what_exists_and_what_is_missing() {
@@ -77,6 +77,8 @@ fn doctor_says_where_nothing_can_be_stored() {
     for args in [&["doctor", "--clear-cache"][..], &["doctor", "--cache-limit", "9"]] {
         assert!(was_refused(args, &without(args)).contains("compiled kernels are not kept"), "{args:?}");
     }
+    let wrong: [(&str, &[&str], &str); 1] = [("--cache-limit", &["-1", "much", "1.5"], "expected a whole number")];
+    refuses_values(&wrong, |option, value| refused(&["doctor", option, value]));
     // Kernels are compiled for a GPU.
     assert!(refused(&["doctor", "--compile-kernels"]).contains("none can be used: STEPGRAPH_NO_CUDA is set"));
 }

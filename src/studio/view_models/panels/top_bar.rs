@@ -1,6 +1,7 @@
 //! What the top bar shows.
 
 use crate::studio::commands::DeviceChoice;
+use crate::studio::commands::choices::FirstKernels;
 use crate::studio::view_models::readiness::EnabledCommands;
 use crate::studio::view_models::transport::{Next, Transport};
 use crate::train::RunState;
@@ -21,6 +22,8 @@ pub struct TopBarView<'a> {
     /// The device of a run that goes on, if it is not the one in use.
     pub runs_on: Option<DeviceChoice>,
     pub device: DeviceView<'a>,
+    /// The kernels that runs start with; `None` if the device has one kind.
+    pub starts_with: Option<FirstKernels>,
     pub transport: TransportView,
     pub enabled: &'a EnabledCommands,
 }
