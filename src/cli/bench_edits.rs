@@ -20,6 +20,9 @@ use crate::train::{DataChoice, Session, SessionSpec, ask_libraries, compile_for_
 use serde::Serialize;
 use std::time::Instant;
 
+/// So many changes in a row that the data do not allow end a measurement.
+const MOST_REFUSED: u32 = 100;
+
 /// The largest number of processes that compile between two changes.
 const COMPILERS: usize = 8;
 
@@ -84,7 +87,7 @@ impl Edits {
     /// Makes `count` changes of a preset's sizes on a machine, one after another.
     ///
     /// # Errors
-    /// If the preset has no size to change, or a step cannot be made.
+    /// If the preset has no size that can be changed, or a step cannot be made.
     pub fn measure(
         found: &Loaded,
         args: &BenchArgs,
@@ -99,16 +102,21 @@ impl Edits {
         ask_libraries(target, found.preset.precision);
         let mut before = found.preset.clone();
         let mut edits = Vec::new();
-        for number in 0..count {
+        // Changes that the data do not allow are left out, and the next size is changed instead.
+        let (mut number, mut refused) = (0, 0);
+        while (edits.len() as u64) < count && refused < MOST_REFUSED {
             let sizes = Sizes::of(&before);
             let Some(place) = sizes.places.get((number % sizes.places.len().max(1) as u64) as usize) else { break };
             // Sizes that are odd and even, and multiples of what vectors hold.
             let (from, to) = (place.value, place.value + 1 + 5 * number % 11);
+            number += 1;
             let samples = last.dataset().map(|(_, split)| split.train.len() as u64);
-            if place.pointer == "/input/batch" && samples.is_some_and(|samples| to > samples) {
+            let is_too_large = place.pointer == "/input/batch" && samples.is_some_and(|samples| to > samples);
+            let Some(changed) = sizes.changed(place, to).filter(|_| !is_too_large) else {
+                refused += 1;
                 continue;
-            }
-            let Some(changed) = sizes.changed(place, to) else { continue };
+            };
+            refused = 0;
             let ahead =
                 compile_for_edits(&before, target, || true) + compile_for_shared_launches(target, COMPILERS, || true);
             let started = Instant::now();
@@ -122,7 +130,7 @@ impl Edits {
             (last, before) = (session, changed);
         }
         if edits.is_empty() {
-            return Err(wrong(format!("no size of {} can be changed and still fit its data", found.preset.name)));
+            return Err(wrong(format!("no size of {} can be larger and still fit its data", found.preset.name)));
         }
         let mut times: Vec<f64> = edits.iter().map(|edit| edit.us).collect();
         Ok(Self {
@@ -235,13 +243,13 @@ impl InTurn {
     }
 }
 
-/// The longest stages of a preparation with their times, and what else a change took `us` microseconds for: to drop the
-/// preceding network, and to run the first step.
+/// The longest stages of a preparation with their times, and the rest of the `us` microseconds: nearly all of it is the
+/// first step.
 fn longest_stages(ready: &ReadyTimes, us: f64) -> String {
     let stages = ready.longest();
     let stages = stages.iter().take(5).map(|(stage, us)| format!("{} {}", stage.name(), output::micros(*us)));
     let rest = (us - ready.total_us).max(0.0);
-    stages.chain([format!("the first step {}", output::micros(rest))]).collect::<Vec<_>>().join(", ")
+    stages.chain([format!("the first step and the rest {}", output::micros(rest))]).collect::<Vec<_>>().join(", ")
 }
 
 /// A session of a network after its first step, and the microseconds until then.

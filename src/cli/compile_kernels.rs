@@ -5,30 +5,48 @@ use super::error::wrong;
 use super::kernel_folder::{NOT_KEPT, is_writable};
 use super::output;
 use super::progress::LINE_EVERY;
-use crate::exec::cuda::{KernelCache, gpu};
+use crate::exec::cuda::{Gpu, KernelCache, limit_variable, usable};
 use crate::model::Precision;
 use crate::select::Kernels;
 use crate::tensor::{Bytes, counted};
 use crate::train::{CompiledCommon, KERNEL_GROUPS, compile_common};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::Cell;
+use std::sync::Arc;
 use std::time::Instant;
+
+/// The GPU that kernels can be compiled for, and the folder that they are kept in.
+///
+/// # Errors
+/// If no GPU can be used, or compiled kernels cannot be kept.
+pub fn check() -> anyhow::Result<(Arc<Gpu>, KernelCache)> {
+    let device =
+        usable(0).map_err(|why| wrong(format!("kernels are compiled for a GPU, and none can be used: {why}")))?;
+    let cache = KernelCache::of_user().ok_or_else(|| wrong(NOT_KEPT))?;
+    if !is_writable(cache.folder()) {
+        let folder = cache.folder().display();
+        return Err(wrong(format!("{folder} is not writable; set STEPGRAPH_CACHE to a folder that is")));
+    }
+    Ok((device, cache))
+}
+
+/// How to set a larger limit of the cache.
+fn limit_advice() -> &'static str {
+    match limit_variable() {
+        Ok(Some(_)) => "set STEPGRAPH_CACHE_MIB to more",
+        _ => "set more with --cache-limit",
+    }
+}
 
 /// Compiles the kernels of one precision on all processors.
 ///
 /// # Errors
-/// If no GPU can be used, or compiled kernels cannot be kept.
+/// As [`check`], and if the limit of the cache is 0.
 pub fn run(precision: Precision) -> anyhow::Result<()> {
-    let device = gpu(0).map_err(|why| wrong(format!("kernels are compiled for a GPU, and none can be used: {why}")))?;
-    let cache = KernelCache::of_user().ok_or_else(|| wrong(NOT_KEPT))?;
+    let (device, cache) = check()?;
     let (folder, limit) = (cache.folder().display(), Bytes(cache.limit_bytes()));
     if cache.limit_bytes() == 0 {
-        return Err(wrong(
-            "no kernels are kept, because the limit of their cache is 0 MiB; --cache-limit sets another",
-        ));
-    }
-    if !is_writable(cache.folder()) {
-        return Err(wrong(format!("{folder} is not writable; set STEPGRAPH_CACHE to a folder that is")));
+        return Err(wrong(format!("no kernels are kept, because the limit of their cache is 0; {}", limit_advice())));
     }
     let machine = device.target().with_kernels(Kernels::General);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -60,7 +78,8 @@ pub fn run(precision: Precision) -> anyhow::Result<()> {
     if is_half_full {
         output::note(&format!(
             "ended early: half of the cache is used, of {limit} in {folder}; the other half is for kernels that are \
-             compiled when they are needed; set a larger limit with --cache-limit, or remove all with --clear-cache"
+             compiled when they are needed; {}, or remove all with --clear-cache",
+            limit_advice()
         ));
     }
     Ok(())

@@ -52,8 +52,11 @@ struct Folder {
 /// Prints the report.
 ///
 /// # Errors
-/// If standard output fails.
+/// If the cache of kernels cannot be changed as requested, if kernels cannot be compiled, or if standard output fails.
 pub fn run(args: &DoctorArgs) -> anyhow::Result<()> {
+    if args.compile_kernels.is_some() {
+        compile_kernels::check()?;
+    }
     let cleared_bytes = change_cache(args)?;
     if let Some(precision) = args.compile_kernels {
         compile_kernels::run(precision)?;
@@ -161,7 +164,7 @@ fn display() -> Option<String> {
 fn folders() -> Vec<Folder> {
     let dirs = ProjectDirs::from("", "", "stepgraph");
     let runs = RunStore::of_user().ok().map(|s| ("runs", s.folder().to_owned()));
-    // The window keeps its settings and unsaved edits there.
+    // The window keeps its settings there.
     let settings = dirs.as_ref().map(|d| ("settings", d.data_dir().to_owned()));
     let cache = dirs.as_ref().map(|d| ("cache", d.cache_dir().to_owned()));
     let folder = |(purpose, path): (&'static str, PathBuf)| Folder {

@@ -26,7 +26,7 @@ pub fn report_wrong_values() {
     let wrong = [
         runs.map(|path| format!("STEPGRAPH_RUNS is {path:?}, which is not a folder; runs are not kept")),
         isa_variable().err(),
-        kernels_variable().err(),
+        kernels_variable().err().map(|why| format!("{why}; until then no GPU is used")),
         limit_variable().err(),
         hide_variable().err(),
         log_level().err(),

@@ -72,5 +72,6 @@ pub fn cache_advice(cache: &Cache, args: &DoctorArgs) -> Vec<String> {
 
 /// Whether files can be created in a folder, or in its nearest ancestor that exists; no file remains.
 pub fn is_writable(path: &Path) -> bool {
+    let Ok(path) = std::path::absolute(path) else { return false };
     path.ancestors().find(|p| p.exists()).is_some_and(|p| tempfile::tempfile_in(p).is_ok())
 }

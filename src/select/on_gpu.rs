@@ -206,7 +206,7 @@ mod tests {
             let route = offers.best(None).unwrap().0.route;
             (route, offers.all.iter().filter(|o| o.slow_start.is_some()).count())
         };
-        assert_eq!(best(Some(Activation::Relu), true), (cuda::Route::DnnPlain(0), 2));
+        assert_eq!(best(Some(Activation::Relu), true), (cuda::Route::DnnPlain, 2));
         assert_eq!(best(Some(Activation::Relu), false), (cuda::Route::Dnn(0), 2));
         // cuDNN does not compute the derivatives of other functions.
         assert_eq!(best(Some(Activation::Silu), true), (cuda::Route::Dnn(0), 0));

@@ -167,7 +167,7 @@ impl Target {
         Self { kernels, ..self }
     }
 
-    /// An NVIDIA H200 with all libraries, for which plans are made if there is no GPU.
+    /// An NVIDIA H200 with all libraries.
     #[must_use]
     pub fn h200() -> Self {
         let facts = CudaFacts {

@@ -25,11 +25,14 @@ const HOPELESS: f64 = 2.0;
 /// A candidate that takes this many times as long as the best so far is timed only once.
 const GIVE_UP: f64 = 1.5;
 
+/// Changes when an operation can be run in a new way by a library: times that were kept before lack it.
+const CANDIDATES: u32 = 2;
+
 /// The key of a device's times: its name, and the versions of driver and libraries.
 fn device_name(target: &Target) -> String {
     let versions = probe().libraries.into_iter().filter_map(|l| Some(format!("{} {}", l.name, l.state.ok()?)));
-    let own = env!("CARGO_PKG_VERSION");
-    format!("{}, {}, kernels {own}-{:016x}", target.name, versions.collect::<Vec<_>>().join(", "), cuda::source_hash())
+    let (own, versions) = (env!("CARGO_PKG_VERSION"), versions.collect::<Vec<_>>().join(", "));
+    format!("{}, {versions}, kernels {own}-{:016x}, candidates {CANDIDATES}", target.name, cuda::source_hash())
 }
 
 fn file_of(device: &str) -> Option<PathBuf> {

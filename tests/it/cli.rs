@@ -35,6 +35,7 @@ fn command(args: &[&str]) -> Command {
     // kernels by estimate.
     command.env("STEPGRAPH_NO_TUNING", "1").env("STEPGRAPH_NO_CUDA", "1");
     command.args(args).env_remove("STEPGRAPH_ISA").env_remove("STEPGRAPH_THREADS").env_remove("STEPGRAPH_LOG");
+    command.env_remove("STEPGRAPH_HIDE").env_remove("STEPGRAPH_KERNELS");
     command
 }
 
@@ -196,6 +197,18 @@ fn verify_proves_a_small_preset_and_prints_json() {
     assert!(report["checks"].as_array().unwrap().len() >= 8);
     let text = succeed(&["verify", "xor", "iris", "--replays", "50"]);
     assert!(text.contains("xor\n") && text.contains("iris\n") && text.contains(" 0 failed"), "{text}");
+}
+
+#[test]
+fn bench_changes_sizes_that_fit_the_data() {
+    let report = json(&["bench", "iris", "--edits", "60", "--device", "cpu", "--json"]);
+    let edits = report["edits"].as_array().unwrap();
+    assert!(report["preset"] == "iris" && edits.len() == 60, "{report}");
+    let batches: Vec<u64> =
+        edits.iter().filter(|edit| edit["place"] == "/input/batch").map(|edit| edit["to"].as_u64().unwrap()).collect();
+    assert!(batches.len() > 2 && batches.iter().all(|batch| *batch <= 120), "{batches:?}");
+    let text = succeed(&["bench", "xor", "--edits", "2", "--device", "cpu"]);
+    assert!(text.contains("after 2 changes of one size") && text.contains("the first step and the rest"), "{text}");
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Integration tests, with one module for each subject.
 
-mod attention;
 mod candidates;
 mod change_over;
 mod cli;
 mod cuda;
+mod cudnn;
 mod edits;
 mod emulation;
 mod faults;

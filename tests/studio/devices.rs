@@ -1,7 +1,7 @@
 //! The choice of a device: a plan for a card that does not exist here, and a run on one that does.
 
 use crate::robot::{Robot, perform};
-use egui::accesskit::Role;
+use egui::accesskit::{Role, Toggled};
 use egui_kittest::kittest::{NodeT as _, Queryable as _};
 use stepgraph::exec::cuda;
 use stepgraph::studio::StudioApp;
@@ -34,9 +34,10 @@ fn a_plan_for_an_absent_gpu_is_shown_and_not_trained() {
     // The menu marks the kernels that runs start with.
     robot.press("Run");
     robot.window.run_steps(2);
-    let marked = robot.window.query_all_by_role(Role::RadioButton);
-    let marked: Vec<String> = marked.filter_map(|item| item.accesskit_node().label()).collect();
-    assert_eq!(marked, ["Start runs at once"]);
+    let marked = robot.window.query_all_by_role(Role::RadioButton).map(|item| item.accesskit_node());
+    let marked: Vec<_> = marked.map(|node| (node.label().unwrap(), node.toggled())).collect();
+    let expected = [("Start runs at once", Toggled::True), ("Wait for the fastest kernels", Toggled::False)];
+    assert_eq!(marked, expected.map(|(label, toggled)| (label.to_owned(), Some(toggled))));
     robot.key(egui::Modifiers::NONE, egui::Key::Escape);
     robot.window.run_steps(2);
     // Edits are planned for it too.

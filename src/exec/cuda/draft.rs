@@ -200,7 +200,7 @@ fn library(gpu: &Gpu, compiled: &Compiled, index: usize, route: cuda::Route) -> 
         cuda::Route::Own(_) => Err("a custom kernel was chosen where a library kernel is needed".into()),
         cuda::Route::Lt(candidate) => by_cublaslt(gpu, compiled, index, usize::from(candidate)),
         cuda::Route::Dnn(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate), true),
-        cuda::Route::DnnPlain(candidate) => by_cudnn(gpu, compiled, index, usize::from(candidate), false),
+        cuda::Route::DnnPlain => by_cudnn(gpu, compiled, index, 0, false),
     }
 }
 

@@ -85,9 +85,7 @@ fn look_and_open(ordinal: u32) -> (Probe, Result<sys::CUcontext, CudaError>) {
 /// If it is not a kind of kernels.
 pub fn kernels_variable() -> Result<Kernels, String> {
     let asked = std::env::var("STEPGRAPH_KERNELS").unwrap_or_default();
-    Kernels::named(&asked).map_err(|why| {
-        format!("STEPGRAPH_KERNELS: {why}; until then no GPU is used, and plans for one have specialised kernels")
-    })
+    Kernels::named(&asked).map_err(|why| format!("STEPGRAPH_KERNELS: {why}"))
 }
 
 impl Gpu {

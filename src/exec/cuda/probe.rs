@@ -56,8 +56,8 @@ const OLDEST_CUDNN: usize = 90_000;
 static FOUND: OnceLock<Probe> = OnceLock::new();
 
 /// Looks for libraries and devices. `STEPGRAPH_NO_CUDA` (any value) hides all of them, and a comma-separated
-/// `STEPGRAPH_HIDE` (`cublaslt`, `cudnn`, `nvrtc`) some of them, to show what works without them. Libraries that an
-/// earlier start has loaded are loaded when they are first used.
+/// `STEPGRAPH_HIDE` (`driver`, `nvrtc`, `cublaslt`, `cudnn`, `nccl`) some of them, to show what works without them.
+/// Libraries that an earlier start has loaded are loaded when they are first used.
 #[must_use]
 pub fn probe() -> Probe {
     let look_and_note = || {
@@ -82,7 +82,9 @@ pub fn probe_again() -> Probe {
 const HIDE: &str = "STEPGRAPH_HIDE";
 
 /// Why a hidden library cannot be used.
-const HIDDEN: &str = "STEPGRAPH_HIDE hides it";
+fn why_hidden(name: &str) -> CudaError {
+    format!("{HIDE} hides {name}").into()
+}
 
 fn hidden(name: &str) -> bool {
     std::env::var(HIDE).is_ok_and(|list| list.split(',').any(|n| n.trim() == name))
@@ -159,7 +161,7 @@ impl Wanted {
     /// Its version, which is noted if it must be loaded for that.
     fn look(&self, known: &mut KnownLibraries) -> Result<String, CudaError> {
         if hidden(self.name) {
-            return Err(HIDDEN.into());
+            return Err(why_hidden(self.name));
         }
         if let Some(version) = known.version_of(self.name) {
             return Ok(version.to_owned());
@@ -183,11 +185,11 @@ fn look(known: &mut KnownLibraries) -> Probe {
         help: "communicates with the GPU; comes with the NVIDIA driver (https://www.nvidia.com/drivers), version 580 \
                or newer for CUDA 13",
     }];
-    let of = |w: &Wanted| {
-        let help = if hidden(w.name) { "remove its name from STEPGRAPH_HIDE to use it" } else { w.help };
-        Library { name: w.name, state: in_words(w.look(known)), help }
-    };
+    let of = |w: &Wanted| Library { name: w.name, state: in_words(w.look(known)), help: w.help };
     libraries.extend(WANTED.iter().map(of));
+    for library in libraries.iter_mut().filter(|library| hidden(library.name)) {
+        library.help = "remove its name from STEPGRAPH_HIDE to use it";
+    }
     let (devices, why_none) = if started {
         match devices() {
             Ok(list) if list.is_empty() => (list, "the driver offers no GPU".to_owned()),
@@ -230,7 +232,7 @@ pub(super) fn primary_context(ordinal: u32) -> Result<sys::CUcontext, CudaError>
 
 fn driver_version() -> Result<String, CudaError> {
     if hidden("driver") {
-        return Err(HIDDEN.into());
+        return Err(why_hidden("the driver"));
     }
     if !DRIVER.is_installed() {
         return Err("libcuda.so.1 was not found".into());
@@ -267,7 +269,7 @@ pub(super) fn load_nvrtc() -> Result<(), CudaError> {
     let load = || {
         allowed()?;
         if hidden("nvrtc") {
-            return Err(HIDDEN.into());
+            return Err(why_hidden("nvrtc"));
         }
         let version = loaded_nvrtc_version()?;
         let meant = std::env::var(EXPECTED_NVRTC).ok();

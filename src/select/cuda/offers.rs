@@ -115,7 +115,7 @@ fn convolutions_of_cudnn(kind: &OpKind, real: Real, gpu: &CudaFacts, rest: f64) 
     let count = dnn_offers(matches!(kind, OpKind::Conv2dBwdW(_)), fuses_derivative);
     let mut out: Vec<Offer> = by_cudnn(real, gpu, (cost, work_bytes), count, fuses_derivative).collect();
     let plain = out.first().filter(|_| fuses_derivative).map(|fused| Offer {
-        route: Route::DnnPlain(0),
+        route: Route::DnnPlain,
         tail: format!("{}_cudnn_plain_v0", real.name()),
         // Where both are possible, the plan that does all is preferred.
         cost: fused.cost.clone().map(|us| us * 1.002),

@@ -13,6 +13,6 @@ pub enum Route {
     Lt(u8),
     /// cuDNN, by the index of the plan among those it offers. As above.
     Dnn(u8),
-    /// The same, but custom kernels compute the whole epilogue.
-    DnnPlain(u8),
+    /// The first plan of cuDNN, if custom kernels after it compute the whole epilogue.
+    DnnPlain,
 }

@@ -181,11 +181,15 @@ fn lead_ui(ui: &mut Ui, command: UiCommand, short: bool, commands: &mut CommandQ
 /// An entry of a menu.
 fn item_ui(ui: &mut Ui, view: &TopBarView<'_>, command: UiCommand, commands: &mut CommandQueue) {
     let (enabled, info) = (view.enabled.has(&command), command.info());
-    if matches!(command, UiCommand::StartWith(kernels) if view.starts_with == Some(kernels)) {
-        let response = ui.add(Button::new(format!("{}   {}", icons::CHECK, info.label))).on_hover_text(info.about);
-        let described = || egui::WidgetInfo::selected(egui::Role::RadioButton, true, true, info.label);
-        response.widget_info(described);
+    if let (UiCommand::StartWith(kernels), Some(chosen)) = (&command, view.starts_with) {
+        let is_chosen = *kernels == chosen;
+        let icon = if is_chosen { icons::CHECK } else { info.icon };
+        let response = ui.add(Button::new(format!("{icon}   {}", info.label))).on_hover_text(info.about);
+        response.widget_info(|| egui::WidgetInfo::selected(egui::Role::RadioButton, true, is_chosen, info.label));
         if response.clicked() {
+            if !is_chosen {
+                commands.push(command);
+            }
             ui.close();
         }
         return;

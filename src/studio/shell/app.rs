@@ -130,7 +130,7 @@ impl StudioApp {
         // Restored edits of the requested file stay.
         let has_restored = |path: &Path| {
             let document = &app.studio.document;
-            document.is_dirty() && document.path().is_some_and(|open| real(open) == real(path))
+            path.is_file() && document.is_dirty() && document.path().is_some_and(|open| real(open) == real(path))
         };
         if let Some(path) = startup.preset.as_deref().filter(|path| !has_restored(path)) {
             app.open_at_start(path);

@@ -52,7 +52,7 @@ impl Studio {
         let run = &self.training;
         let ready_us = run.ready_times.as_ref().map(|times| times.total_us);
         // A run goes on, on its own device, if another one is chosen.
-        let trains = self.devices.current().trains() || run.goes_on();
+        let trains = self.devices.current().trains() || run.is_alive();
         let text = recorded_text(run.recording.as_ref(), ready_us, run.state.as_ref(), trains, self.readiness());
         match run.changed_kernels_at {
             Some(step) => format!("{text}, kernels for these sizes since step {}", exact(step)),

@@ -32,7 +32,7 @@ impl Studio {
             hides_network: !settings.shows(Side::Network, width),
             hides_inspector: !settings.shows(Side::Inspector, width),
             state: run.state.as_ref(),
-            runs_on: run.device.filter(|choice| run.goes_on() && *choice != machine.choice),
+            runs_on: run.device.filter(|choice| run.is_alive() && *choice != machine.choice),
             device: DeviceView {
                 name: &machine.name,
                 about: &machine.about,

@@ -41,13 +41,13 @@ impl Training {
         self.worker.is_some() && self.state == Some(RunState::Stopped)
     }
 
-    /// True while there is a run that can continue.
+    /// True while there is a run that is prepared, or can make further steps.
     #[must_use]
     pub fn is_alive(&self) -> bool {
         matches!(self.state, Some(RunState::Preparing | RunState::Ready | RunState::Running | RunState::Paused))
     }
 
-    /// Whether there is a run that can make steps.
+    /// True while there is a run that is prepared and can make further steps.
     #[must_use]
     pub const fn goes_on(&self) -> bool {
         matches!(self.state, Some(RunState::Ready | RunState::Running | RunState::Paused))
