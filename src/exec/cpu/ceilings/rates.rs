@@ -3,6 +3,7 @@
 use crate::exec::cpu::kernels::lanes::{self, LANES, Lanes};
 use crate::exec::cpu::pool::Pool;
 use crate::select::Isa;
+use crate::tensor::{HUGE_PAGE, room};
 use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -84,22 +85,36 @@ impl Mix {
     }
 }
 
-/// The memory of one thread.
-struct Own {
-    arrays: [Vec<f32>; 3],
+/// The elements of a large page.
+const PAGE_FLOATS: usize = HUGE_PAGE / size_of::<f32>();
+
+/// The smallest number of elements that a loop works on.
+const GRAIN: usize = UNROLL * LANES;
+
+/// The number of elements in `bytes` that each array of a mix has, in whole grains.
+const fn floats(mix: Mix, bytes: usize) -> usize {
+    let grains = bytes / size_of::<f32>() / mix.arrays() / GRAIN;
+    if grains == 0 { GRAIN } else { grains * GRAIN }
+}
+
+/// The part of a thread's memory that a mix works on.
+struct Own<'a> {
+    arrays: [&'a mut [f32]; 3],
     /// The number of elements of each array that a pass covers, and the first element of the next pass.
     window: usize,
     at: usize,
 }
 
-impl Own {
-    /// Arrays with this total size in bytes, which passes cover `window` bytes at a time.
-    fn new(mix: Mix, bytes: usize, window: usize) -> Self {
-        const GRAIN: usize = UNROLL * LANES;
-        let floats = |bytes: usize| (bytes / size_of::<f32>() / mix.arrays() / GRAIN).max(1) * GRAIN;
-        let (len, window) = (floats(bytes), floats(window.min(bytes)));
-        let array = |i: usize| if i < mix.arrays() { vec![0.5; len] } else { Vec::new() };
-        Self { arrays: [array(0), array(1), array(2)], window, at: 0 }
+impl<'a> Own<'a> {
+    /// Arrays in a memory that [`memories`] made for the footprint.
+    fn new(mix: Mix, memory: &'a mut [f32], footprint: Footprint) -> Self {
+        let (len, window) = (floats(mix, footprint.bytes), floats(mix, footprint.window.min(footprint.bytes)));
+        let count = |i: usize| if i < mix.arrays() { len } else { 0 };
+        let skipped = memory.as_ptr().align_offset(HUGE_PAGE).min(PAGE_FLOATS);
+        let (a, rest) = memory[skipped..].split_at_mut(count(0));
+        let (b, rest) = rest.split_at_mut(count(1));
+        let (to, _) = rest.split_at_mut(count(2));
+        Self { arrays: [a, b, to], window, at: 0 }
     }
 
     fn pass(&mut self, isa: Isa, mix: Mix) {
@@ -116,6 +131,19 @@ impl Own {
     }
 }
 
+/// Memory for each thread, for all of these footprints and one page more, in large pages if the system has them: it may
+/// take seconds to provide what is not reused.
+fn memories(threads: usize, footprints: &[Footprint]) -> Vec<Vec<f32>> {
+    let bytes = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);
+    let len = (bytes / size_of::<f32>()).max(3 * GRAIN).next_multiple_of(PAGE_FLOATS) + PAGE_FLOATS;
+    let made = |_| {
+        let mut memory = room(len);
+        memory.resize(len, 0.5);
+        memory
+    };
+    (0..threads).map(made).collect()
+}
+
 /// The number of bytes that every thread works on, and the number of bytes in one pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Footprint {
@@ -127,11 +155,12 @@ pub(super) struct Footprint {
 /// bytes of all threads at that rate.
 pub(super) fn traffic_rate(isa: Isa, pool: &mut Pool, sharing: Sharing, footprints: &[Footprint]) -> (f64, u64) {
     let mut best = (0.0, 0);
+    let mut memories = memories(pool.threads(), footprints);
     for footprint in footprints {
         for mix in Mix::ALL {
-            let own = |_| Mutex::new(Own::new(mix, footprint.bytes, footprint.window));
-            // The lock only transfers ownership of the memory, and is taken once in each trial.
-            let owns: Vec<Mutex<Own>> = (0..pool.threads()).map(own).collect();
+            // The lock only transfers the memory to a thread, and is taken once in each trial.
+            let owns: Vec<Mutex<Own<'_>>> =
+                memories.iter_mut().map(|memory| Mutex::new(Own::new(mix, memory, *footprint))).collect();
             let moved = owns.first().map_or(0, |o| o.lock().unwrap_or_else(PoisonError::into_inner).window)
                 * mix.arrays()
                 * size_of::<f32>();
