@@ -157,10 +157,14 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         }
         reports.push(report);
     }
-    match (&reports[..], args.json) {
-        (_, false) => Ok(()),
-        ([one], true) => output::print_json(one),
-        (several, true) => output::print_json(&several),
+    if args.json { print_reports(&reports) } else { Ok(()) }
+}
+
+/// Prints the report of one preset as an object, those of several presets as a list.
+fn print_reports(reports: &[impl Serialize]) -> anyhow::Result<()> {
+    match reports {
+        [one] => output::print_json(one),
+        several => output::print_json(&several),
     }
 }
 
@@ -175,11 +179,7 @@ fn run_edits(args: &BenchArgs, loaded: &[Loaded], (target, name): &(Target, Stri
         }
         reports.push(report);
     }
-    match (&reports[..], args.json) {
-        (_, false) => Ok(()),
-        ([one], true) => output::print_json(one),
-        (several, true) => output::print_json(&several),
-    }
+    if args.json { print_reports(&reports) } else { Ok(()) }
 }
 
 /// The machine that a preset is measured on: the requested number of threads, or the fastest, which is measured first
