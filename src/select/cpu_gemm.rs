@@ -54,11 +54,26 @@ pub struct GemmBlocking {
     pub pack_a: bool,
     /// Each panel of `b` is rearranged by the thread that uses it.
     pub pack_b: bool,
+    /// The number of parts of the reduction with separate sums, which a last phase adds in order; 1 if threads share
+    /// the output instead.
+    pub sums: usize,
 }
 
 /// The length of a range of the reduction for which a packed panel of `b` and a tile's rows of `a` stay in the
 /// first-level cache.
 const K_BLOCK: usize = 256;
+
+/// The most parts of a reduction with separate sums.
+const MOST_SUMS: usize = 8;
+
+/// The number of parts of a reduction over rows that are computed apart. Most operations divide rows among threads: a
+/// thread that sums over rows of its own finds them in its caches, and fetching the rows of others takes longer than the
+/// product itself if the output is small.
+fn sums_over_rows(g: &Gemm, k_blocks: usize) -> usize {
+    let writes = g.m * g.n;
+    let reads = K_BLOCK / 4 * (g.m + g.n);
+    if g.trans == Trans::Tn && g.epilogue.is_empty() && writes <= reads { k_blocks.min(MOST_SUMS) } else { 1 }
+}
 
 /// How a product is divided.
 #[must_use]
@@ -77,14 +92,27 @@ pub fn gemm_blocking(g: &Gemm, isa: Isa) -> GemmBlocking {
         Trans::Nn | Trans::Nt => g.k >= 256 && panels >= 4,
         Trans::Tn => g.m.is_multiple_of(256) && panels >= 4,
     };
-    GemmBlocking { row_tiles, panels, k_blocks: g.k.div_ceil(K_BLOCK), pack_a, pack_b }
+    let k_blocks = g.k.div_ceil(K_BLOCK);
+    GemmBlocking { row_tiles, panels, k_blocks, pack_a, pack_b, sums: sums_over_rows(g, k_blocks) }
 }
 
 impl GemmBlocking {
+    /// The number of phases: rearranging `a`, the product, and adding separate sums.
+    #[must_use]
+    pub const fn phases(&self) -> usize {
+        1 + self.pack_a as usize + (self.sums > 1) as usize
+    }
+
     /// Elements of the packed `a`, rounded up to whole cache lines.
     #[must_use]
     pub fn packed_a_len(&self, g: &Gemm) -> usize {
         if self.pack_a { (g.m * g.k).next_multiple_of(LINE) } else { 0 }
+    }
+
+    /// Elements from one separate sum to the next.
+    #[must_use]
+    pub const fn sum_len(&self, g: &Gemm) -> usize {
+        if self.sums > 1 { (g.m * g.n).next_multiple_of(LINE) } else { 0 }
     }
 
     /// Elements of a thread's packed panel of `b`.
@@ -108,7 +136,7 @@ pub fn workspace_bytes(op: &OpKind, isa: Isa, threads: usize) -> usize {
     match op {
         OpKind::Gemm(g) => {
             let plan = gemm_blocking(g, isa);
-            4 * (plan.packed_a_len(g) + threads * plan.panel_len(g, isa))
+            4 * (plan.packed_a_len(g) + plan.sums * plan.sum_len(g) + threads * plan.panel_len(g, isa))
         }
         _ => 0,
     }

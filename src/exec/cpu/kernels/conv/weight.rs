@@ -5,6 +5,7 @@
 //! adds in order; large ones are shared among threads by tiles. The taps along a row, together with their channels, are
 //! consecutive in memory, so that they are the rows of one tile.
 
+use super::super::gemm::add_sums;
 use super::super::gemm::machine::Machine;
 use super::super::gemm::micro::Tile;
 use super::super::gemm::simd::Vector;
@@ -52,18 +53,7 @@ pub unsafe fn run<M: Machine>(g: &ConvGeometry, accumulate: bool, call: &Call, p
         let work = call.arg::<f32>(slot::WORK);
         let dw = call.arg::<f32>(slot::C);
         if part.phase == 1 {
-            let (from, to) = part.range(len, 16);
-            let mut at = from;
-            while at < to {
-                let lanes = (to - at).min(M::V::LANES);
-                let mask = M::V::mask(lanes);
-                let mut sum = if accumulate { M::V::load_mask(dw.add(at), mask) } else { M::V::splat(0.0) };
-                for chunk in 0..plan.chunks {
-                    sum = sum.add(M::V::load_mask(work.add(chunk * padded_len + at).cast_const(), mask));
-                }
-                sum.store_mask(dw.add(at), mask);
-                at += lanes;
-            }
+            add_sums::<M::V>(dw, len, accumulate, work.cast_const(), [plan.chunks, padded_len], part);
             return;
         }
         let images = work.add(plan.partials_len(g) + part.index * plan.images_len(g));

@@ -74,7 +74,7 @@ fn expected(op: &ClassifierCe, given: &Values) -> Values {
 }
 
 /// Sizes around the lanes, the tiles and the chunks: rows, features, classes, rows of a chunk.
-const SIZES: [[usize; 4]; 10] = [
+const SIZES: [[usize; 4]; 11] = [
     [1, 1, 1, 1],
     [2, 3, 2, 16],
     [5, 7, 16, 2],
@@ -85,6 +85,8 @@ const SIZES: [[usize; 4]; 10] = [
     [35, 260, 131, 16],
     [50, 12, 1_031, 48],
     [70, 300, 515, 64],
+    // The gradient of the weight has separate sums for parts of the first chunk, but not of the second.
+    [700, 12, 33, 600],
 ];
 
 #[test]

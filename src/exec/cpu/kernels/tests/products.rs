@@ -62,7 +62,7 @@ fn products_of_any_size() {
     for round in 0..220 {
         let [m, n, mut k] = [0; 3].map(|_| any(&mut rng, &SIZES));
         if round % 20 == 0 {
-            k = any(&mut rng, &[255, 256, 257, 600]);
+            k = any(&mut rng, &[255, 256, 257, 600, 2_600]);
         }
         for trans in [Trans::Nn, Trans::Nt, Trans::Tn] {
             let epilogue = match trans {
