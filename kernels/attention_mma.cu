@@ -179,8 +179,8 @@ template <class A_, int WARPS_, int STREAM_, int BUFFERS_> struct AttendMma {
             const T* at = y + lane() % 16 * PITCH + lane() / 16 * 8;
 #pragma unroll
             for (int k = 0; k < NS / 2; ++k) {
-                const u32 a[4] = {narrow_pair<T>(w[2 * k][0], w[2 * k][1]), narrow_pair<T>(w[2 * k][2], w[2 * k][3]),
-                    narrow_pair<T>(w[2 * k + 1][0], w[2 * k + 1][1]), narrow_pair<T>(w[2 * k + 1][2], w[2 * k + 1][3])};
+                const u32 a[4] = {Pair<T>::join(w[2 * k][0], w[2 * k][1]), Pair<T>::join(w[2 * k][2], w[2 * k][3]),
+                    Pair<T>::join(w[2 * k + 1][0], w[2 * k + 1][1]), Pair<T>::join(w[2 * k + 1][2], w[2 * k + 1][3])};
 #pragma unroll
                 for (int n = 0; n < NT / 2; ++n) {
                     u32 b[4];

@@ -254,6 +254,12 @@ template <class T, class Target, int LANES, int V, int ITERS> struct LossRow {
     }
 };
 
+// Minus infinity in both halves of a word; 0 if T has more than 16 bits.
+template <class T> DEV u32 loss_lowest_pair() {
+    if constexpr (sizeof(T) == 2) return Pair<T>::join(-loss_infinity(), -loss_infinity());
+    return 0;
+}
+
 // The larger numbers of two pairs; NaN if one is NaN.
 DEV u32 larger_pair(bf16, u32 a, u32 b) {
     u32 out;
@@ -270,49 +276,67 @@ DEV u32 larger_pair(f16, u32 a, u32 b) {
 template <class T, int V> struct LossPeak {
     static constexpr bool PAIRS = sizeof(T) == 2 && V % 2 == 0;
     float single = -loss_infinity();
-    Vec<T, 2> pair = {narrow<T>(-loss_infinity()), narrow<T>(-loss_infinity())};
-    OWN void add(const Vec<T, V>& x) {
+    u32 pair = loss_lowest_pair<T>();
+    OWN void add(const Raw<T, V>& x) {
         if constexpr (PAIRS) {
-            u32 largest = word_of(pair.v[0], pair.v[1]);
 #pragma unroll
-            for (int i = 0; i < V; i += 2) largest = larger_pair(T{}, largest, word_of(x.v[i], x.v[i + 1]));
-            pair.v[0].bits = (u16)largest;
-            pair.v[1].bits = (u16)(largest >> 16);
+            for (int i = 0; i < V / 2; ++i) pair = larger_pair(T{}, pair, x.w[i]);
         } else {
+            float v[V];
+            x.widen(v);
 #pragma unroll
-            for (int i = 0; i < V; ++i) single = MaxOrNan::of(single, to_float(x.v[i]));
+            for (int i = 0; i < V; ++i) single = MaxOrNan::of(single, v[i]);
         }
     }
-    OWN float value() const { return PAIRS ? MaxOrNan::of(to_float(pair.v[0]), to_float(pair.v[1])) : single; }
-
-  private:
-    DEV u32 word_of(T low, T high) { return low.bits | (u32)high.bits << 16; }
+    OWN float value() const {
+        if constexpr (PAIRS) {
+            float low, high;
+            Pair<T>::split(pair, low, high);
+            return MaxOrNan::of(low, high);
+        }
+        return single;
+    }
 };
 
 // A row of more than 1024 classes, shared by a block. It is read three times, or twice if IN_ONE, and once more up to
-// the label if that has the largest score: all but the first time from shared memory if HELD, otherwise mostly from the
-// caches. A thread always handles the same classes, so that its copies of scores need no barrier. Exponentials for
-// 16-bit results are single instructions.
+// the label if that has the largest score: from shared memory if COPIES, all but the first time from there if only
+// HELD, otherwise mostly from the caches. A thread always handles the same classes, so that its copies of scores need
+// no barrier. Exponentials for 16-bit results are single instructions.
+//
+// If COPIES, `prefetch` copies the first row to shared memory before it is needed, and `write` each following one, as
+// soon as a thread has read its scores of the row before.
 template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideRow {
     // The row if it is not HELD, and otherwise [classes] in shared memory.
     const T* scores;
     float own, max, log_sum;
     // Whether the largest score and the sum of exponentials are found at the same time.
     static constexpr bool IN_ONE = sizeof(T) < 4 && !Target::SMOOTH;
+    static constexpr int BYTES = V * (int)sizeof(T), STRIDE = THREADS * V;
+    static constexpr bool COPIES = HELD && BYTES >= 4;
     static constexpr float TO_BASE_2 = 1.44269504f;
+    using Group = Raw<T, V>;
 
     // Calls `each` for this thread's groups of scores, each with its first class, with FLIGHT loads in flight.
     template <int FLIGHT = 4, class Each> DEV void each_group(const T* from, int classes, const Each& each) {
-        constexpr int STRIDE = THREADS * V;
 #pragma unroll 1
         for (int first = threadIdx.x * V; first < classes; first += FLIGHT * STRIDE) {
-            Vec<T, V> x[FLIGHT];
+            Group x[FLIGHT];
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f)
-                if (first + f * STRIDE < classes) x[f] = load<T, V>(from + first + f * STRIDE);
+                if (first + f * STRIDE < classes) x[f].get(from + first + f * STRIDE);
 #pragma unroll
             for (int f = 0; f < FLIGHT; ++f)
                 if (first + f * STRIDE < classes) each(first + f * STRIDE, x[f]);
+        }
+    }
+
+    // Starts to copy this thread's scores of a row to shared memory; of no row if `row` is null.
+    DEV void prefetch(const T* row, T* held, int classes) {
+        if constexpr (COPIES) {
+            if (row != nullptr)
+                for (int col = threadIdx.x * V; col < classes; col += STRIDE)
+                    copy_async<BYTES>(held + col, row + col, true);
+            copy_commit();
         }
     }
 
@@ -323,7 +347,7 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
     }
 
     // Like `LossRow::softmax`, but the row is not changed. Every thread of the block gets the results. `scratch` holds
-    // THREADS / 32 floats, and `held` a row if it is HELD.
+    // THREADS / 32 floats, and `held` a row if it is HELD: this one if COPIES.
     OWN float softmax(const Target& target, const T* row, int label, bool& right, float* scratch, T* held) {
         const int classes = target.classes();
         // The label's score is read before the first barrier, so before another thread can overwrite it.
@@ -331,19 +355,26 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
         float sum = 0.0f, all = 0.0f;
         if constexpr (HELD) scores = held;
         else scores = row;
+        if constexpr (COPIES) copy_wait<0>();
+        const T* const from = COPIES ? held : row;
+        const auto keep = [&](int col, const Group& x) {
+            if constexpr (HELD && !COPIES) x.put(held + col);
+        };
         if constexpr (IN_ONE) {
-            sum = peak_and_sum(row, classes, scratch, held);
+            sum = peak_and_sum(from, classes, scratch, keep);
         } else {
             LossPeak<T, V> peak;
-            each_group(row, classes, [&](int col, const Vec<T, V>& x) {
-                if constexpr (HELD) store<T, V>(held + col, x);
+            each_group(from, classes, [&](int col, const Group& x) {
+                keep(col, x);
                 peak.add(x);
             });
             max = block_reduce<MaxOrNan, THREADS>(peak.value(), scratch);
-            each_group(scores, classes, [&](int, const Vec<T, V>& x) {
+            each_group(scores, classes, [&](int, const Group& x) {
+                float v[V];
+                x.widen(v);
 #pragma unroll
                 for (int j = 0; j < V; ++j) {
-                    const float relative = to_float(x.v[j]) - max;
+                    const float relative = v[j] - max;
                     if constexpr (Target::SMOOTH) all += relative;
                     sum += exp_of(relative);
                 }
@@ -354,9 +385,11 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
         right = own == max;
         if (right) {
             bool earlier = false;
-            each_group(scores, label, [&](int col, const Vec<T, V>& x) {
+            each_group(scores, label, [&](int col, const Group& x) {
+                float v[V];
+                x.widen(v);
 #pragma unroll
-                for (int j = 0; j < V; ++j) earlier |= col + j < label && to_float(x.v[j]) == max;
+                for (int j = 0; j < V; ++j) earlier |= col + j < label && v[j] == max;
             });
             right = __syncthreads_or(earlier) == 0;
         }
@@ -365,10 +398,10 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
 
     // Sets `max`; returns this thread's sum of exponentials of differences to it. While the row is read, the
     // differences are those to the largest score so far.
-    OWN float peak_and_sum(const T* row, int classes, float* scratch, T* held) {
+    template <class Keep> OWN float peak_and_sum(const T* row, int classes, float* scratch, const Keep& keep) {
         float most = -loss_infinity(), sum = 0.0f;
-        each_group<4>(row, classes, [&](int col, const Vec<T, V>& x) {
-            if constexpr (HELD) store<T, V>(held + col, x);
+        each_group<4>(row, classes, [&](int col, const Group& x) {
+            keep(col, x);
             LossPeak<T, V> peak;
             peak.add(x);
             const float largest = MaxOrNan::of(most, peak.value());
@@ -376,32 +409,41 @@ template <class T, class Target, int THREADS, int V, bool HELD> struct LossWideR
             const float base = largest == -loss_infinity() ? 0.0f : largest;
             if (largest != most) sum *= exp_of(most - base);
             most = largest;
+            float v[V];
+            x.widen(v);
 #pragma unroll
-            for (int j = 0; j < V; ++j) sum += exp_of(to_float(x.v[j]) - base);
+            for (int j = 0; j < V; ++j) sum += exp_of(v[j] - base);
         });
         max = block_reduce<MaxOrNan, THREADS>(most, scratch);
         return sum * exp_of(most - max);
     }
 
-    // Writes `f(probability, whether it is the label's)`.
-    template <class F> OWN void write(const Target& target, T* to, int label, F f) const {
+    // Writes `f(probability, whether it is the label's)`; then `next`, if it is not null, is in shared memory soon if
+    // COPIES.
+    template <class F> OWN void write(const Target& target, T* to, int label, F f, const T* next, T* held) const {
         const auto probability = [&](float score) {
             if constexpr (sizeof(T) < 4)
                 return exp2_approximate(fmaf(score - max, TO_BASE_2, -log_sum * TO_BASE_2));
             else return exp_of(score - max - log_sum);
         };
-        const T of_label = narrow<T>(f(probability(own), true));
-        each_group(scores, target.classes(), [&](int col, const Vec<T, V>& x) {
-            Vec<T, V> out;
+        each_group(scores, target.classes(), [&](int col, const Group& x) {
+            float v[V];
+            x.widen(v);
 #pragma unroll
-            for (int j = 0; j < V; ++j) out.v[j] = narrow<T>(f(probability(to_float(x.v[j])), false));
+            for (int j = 0; j < V; ++j) v[j] = f(probability(v[j]), false);
             if ((u32)(label - col) < (u32)V) {
+                const float of_label = f(probability(own), true);
 #pragma unroll
                 for (int j = 0; j < V; ++j)
-                    if (col + j == label) out.v[j] = of_label;
+                    if (col + j == label) v[j] = of_label;
             }
-            store<T, V>(to + col, out);
+            Group out;
+            out.narrow(v);
+            out.put(to + col);
+            if constexpr (COPIES)
+                if (next != nullptr) copy_async<BYTES>(held + col, next + col, true);
         });
+        if constexpr (COPIES) copy_commit();
     }
 };
 
@@ -435,7 +477,8 @@ struct SoftmaxCe {
         if constexpr (LANES > 32) {
             LossWideRow<T, Target, THREADS, V, false> scores;
             loss = scores.softmax(target, logits, label, right, (float*)smem, nullptr);
-            if (probs != nullptr) scores.write(target, probs, label, [](float p, bool) { return p; });
+            if (probs != nullptr)
+                scores.write(target, probs, label, [](float p, bool) { return p; }, nullptr, nullptr);
         } else {
             LossRow<T, Target, LANES, V, ITERS> scores;
             scores.read(target, logits, lane, valid);
@@ -526,17 +569,21 @@ struct SoftmaxCeFused : LossInOneLaunch<2, BLOCKS, 2, THREADS_> {
         // Loss and number of correct answers; one thread counts each row.
         float sums[2] = {0.0f, 0.0f};
         if constexpr (LANES > 32) {
+            LossWideRow<T, Target, THREADS, V, HELD> scores;
+            T* const held = (T*)(smem + loss_smem<2>());
+            scores.prefetch(block < rows ? logits + (i64)block * classes : nullptr, held, classes);
             for (int row = block; row < rows; row += blocks) {
                 const i64 at = (i64)row * classes;
                 const int label = labels[row];
-                LossWideRow<T, Target, THREADS, V, HELD> scores;
+                const T* const next = row + blocks < rows ? logits + at + (i64)blocks * classes : nullptr;
                 bool right;
-                const float loss = scores.softmax(
-                    target, logits + at, label, right, (float*)smem, (T*)(smem + loss_smem<2>()));
+                const float loss = scores.softmax(target, logits + at, label, right, (float*)smem, held);
                 if (threadIdx.x == 0) sums[0] += loss, sums[1] += right ? 1.0f : 0.0f;
                 if (dlogits != nullptr)
-                    scores.write(target, dlogits + at, label,
-                        [&](float p, bool own) { return (p - target.of_label(label, own)) * scale; });
+                    scores.write(
+                        target, dlogits + at, label,
+                        [&](float p, bool own) { return (p - target.of_label(label, own)) * scale; }, next, held);
+                else scores.prefetch(next, held, classes);
             }
             __syncthreads();
         } else {

@@ -9,80 +9,6 @@ namespace norms {
 
 // ---------------------------------------- helpers
 
-// Two 16-bit elements in a word, the first in the lower half.
-template <class T> struct Pair {};
-template <> struct Pair<bf16> {
-    DEV void split(u32 w, float& low, float& high) {
-        low = __uint_as_float(w << 16);
-        high = __uint_as_float(w & 0xffff0000u);
-    }
-    DEV u32 join(float low, float high) {
-        u32 w;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
-        return w;
-    }
-};
-template <> struct Pair<f16> {
-    DEV void split(u32 w, float& low, float& high) {
-        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
-            : "=f"(low), "=f"(high)
-            : "r"(w));
-    }
-    DEV u32 join(float low, float high) {
-        u32 w;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
-        return w;
-    }
-};
-
-// V elements of T as in memory, in words: moved by accesses of up to 16 bytes.
-template <class T, int V, int BYTES = V * (int)sizeof(T)> struct Raw {
-    u32 w[BYTES / 4];
-    __device__ __forceinline__ void widen(float (&out)[V]) const {
-        if constexpr (sizeof(T) == 4) {
-#pragma unroll
-            for (int i = 0; i < V; ++i) out[i] = __uint_as_float(w[i]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < V / 2; ++i) Pair<T>::split(w[i], out[2 * i], out[2 * i + 1]);
-        }
-    }
-    __device__ __forceinline__ void narrow(const float (&in)[V]) {
-        if constexpr (sizeof(T) == 4) {
-#pragma unroll
-            for (int i = 0; i < V; ++i) w[i] = __float_as_uint(in[i]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < V / 2; ++i) w[i] = Pair<T>::join(in[2 * i], in[2 * i + 1]);
-        }
-    }
-    __device__ __forceinline__ void get(const void* at) {
-#pragma unroll
-        for (int i = 0; i < BYTES / 16; ++i) {
-            const uint4 q = ((const uint4*)at)[i];
-            w[4 * i] = q.x, w[4 * i + 1] = q.y, w[4 * i + 2] = q.z, w[4 * i + 3] = q.w;
-        }
-        if constexpr (BYTES == 8) {
-            const uint2 q = *(const uint2*)at;
-            w[0] = q.x, w[1] = q.y;
-        }
-        if constexpr (BYTES == 4) w[0] = *(const u32*)at;
-    }
-    __device__ __forceinline__ void put(void* at) const {
-#pragma unroll
-        for (int i = 0; i < BYTES / 16; ++i)
-            ((uint4*)at)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
-        if constexpr (BYTES == 8) *(uint2*)at = make_uint2(w[0], w[1]);
-        if constexpr (BYTES == 4) *(u32*)at = w[0];
-    }
-};
-template <class T> struct Raw<T, 1, 2> {
-    T e;
-    __device__ __forceinline__ void widen(float (&out)[1]) const { out[0] = to_float(e); }
-    __device__ __forceinline__ void narrow(const float (&in)[1]) { e = ::narrow<T>(in[0]); }
-    __device__ __forceinline__ void get(const void* at) { e = *(const T*)at; }
-    __device__ __forceinline__ void put(void* at) const { *(T*)at = e; }
-};
 template <class T, int V> DEV Raw<T, V> fetch(const T* at) {
     Raw<T, V> raw;
     raw.get(at);
@@ -406,7 +332,7 @@ struct BatchNormSmall : BatchNormColumns<ROWS, C, V, TX, THREADS_, 1> {
         const int rows = t.rows;
         const size_t cols = t.cols;
         const T* x = a.at<T>(Slots::X) + t.channel;
-        norms::Raw<T, V> raw[R];
+        Raw<T, V> raw[R];
 #pragma unroll
         for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, rows - 1) * cols);
         float shift[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
@@ -486,7 +412,7 @@ struct BatchNormCluster : BatchNormClusters<ROWS, C, V, TX, CHUNK, THREADS_, 1> 
         const Tile t = Parts::of(a, block);
         const size_t cols = t.cols;
         const T* x = a.at<T>(Slots::X) + t.first;
-        norms::Raw<T, V> raw[R];
+        Raw<T, V> raw[R];
 #pragma unroll
         for (int r = 0; r < R; ++r) raw[r] = norms::fetch<T, V>(x + (size_t)min_i(t.ty + r * TY, t.count - 1) * cols);
         float origin[V], gamma[V], beta[V], d[R][V], sum[V], square[V];
@@ -576,7 +502,7 @@ template <class T, i64 ROWS, i64 C, int TX, i64 CHUNK, int THREADS_, u64 EPS, u6
 struct BatchNorm : BatchNormPhases<ROWS, C, V, TX, CHUNK, THREADS_, 1> {
     using Slots = slots::batch_norm;
     using Tile = norms::Tiles<ROWS, C, V, THREADS_, TX, CHUNK>;
-    using Item = norms::Raw<T, V>;
+    using Item = Raw<T, V>;
     static constexpr int THREADS = THREADS_, TY = Tile::TY, WIDE = Tile::WIDE, PARTS = THREADS / WIDE;
     static constexpr int U = Tile::FIXED ? norms::batch(4, (int)(CHUNK / TY)) : 4;
 
@@ -720,7 +646,7 @@ struct BatchNormEval {
     static constexpr int blocks(int) { return Tile::ACROSS * Tile::CHUNKS; }
     DEV int blocks_for(const Args& a, int) { return Tile::across_for(a) * Tile::chunks_for(a); }
     static constexpr int smem(int) { return 0; }
-    using Item = norms::Raw<T, V>;
+    using Item = Raw<T, V>;
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
         const Tile t = Tile::of(a, block);
@@ -1078,7 +1004,7 @@ struct LayerNorm {
             }
         };
         if constexpr (KEEP) {
-            norms::Raw<T, V> raw[N];
+            Raw<T, V> raw[N];
 #pragma unroll
             for (int n = 0; n < N; ++n) raw[n] = norms::fetch<T, V>(x + min_i(lane + n * TPR, groups - 1) * V);
 #pragma unroll

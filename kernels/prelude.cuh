@@ -225,23 +225,80 @@ template <> struct Narrow<f16> {
 // Rounds to T, to nearest even.
 template <class T> DEV T narrow(float v) { return Narrow<T>::of(v); }
 
-// Two elements of 16 bits, the first one in the lower half.
-template <class T> struct NarrowPair;
-template <> struct NarrowPair<bf16> {
-    DEV u32 of(float first, float second) {
-        u32 out;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
-        return out;
+// Two 16-bit elements in a word, the first in the lower half.
+template <class T> struct Pair {};
+template <> struct Pair<bf16> {
+    DEV void split(u32 w, float& low, float& high) {
+        low = __uint_as_float(w << 16);
+        high = __uint_as_float(w & 0xffff0000u);
+    }
+    DEV u32 join(float low, float high) {
+        u32 w;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+        return w;
     }
 };
-template <> struct NarrowPair<f16> {
-    DEV u32 of(float first, float second) {
-        u32 out;
-        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(out) : "f"(second), "f"(first));
-        return out;
+template <> struct Pair<f16> {
+    DEV void split(u32 w, float& low, float& high) {
+        asm("{ .reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h; }"
+            : "=f"(low), "=f"(high)
+            : "r"(w));
+    }
+    DEV u32 join(float low, float high) {
+        u32 w;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(w) : "f"(high), "f"(low));
+        return w;
     }
 };
-template <class T> DEV u32 narrow_pair(float first, float second) { return NarrowPair<T>::of(first, second); }
+
+// V elements of T as in memory, in words: moved by accesses of up to 16 bytes.
+template <class T, int V, int BYTES = V * (int)sizeof(T)> struct Raw {
+    u32 w[BYTES / 4];
+    __device__ __forceinline__ void widen(float (&out)[V]) const {
+        if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) out[i] = __uint_as_float(w[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i) Pair<T>::split(w[i], out[2 * i], out[2 * i + 1]);
+        }
+    }
+    __device__ __forceinline__ void narrow(const float (&in)[V]) {
+        if constexpr (sizeof(T) == 4) {
+#pragma unroll
+            for (int i = 0; i < V; ++i) w[i] = __float_as_uint(in[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < V / 2; ++i) w[i] = Pair<T>::join(in[2 * i], in[2 * i + 1]);
+        }
+    }
+    __device__ __forceinline__ void get(const void* at) {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i) {
+            const uint4 q = ((const uint4*)at)[i];
+            w[4 * i] = q.x, w[4 * i + 1] = q.y, w[4 * i + 2] = q.z, w[4 * i + 3] = q.w;
+        }
+        if constexpr (BYTES == 8) {
+            const uint2 q = *(const uint2*)at;
+            w[0] = q.x, w[1] = q.y;
+        }
+        if constexpr (BYTES == 4) w[0] = *(const u32*)at;
+    }
+    __device__ __forceinline__ void put(void* at) const {
+#pragma unroll
+        for (int i = 0; i < BYTES / 16; ++i)
+            ((uint4*)at)[i] = make_uint4(w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]);
+        if constexpr (BYTES == 8) *(uint2*)at = make_uint2(w[0], w[1]);
+        if constexpr (BYTES == 4) *(u32*)at = w[0];
+    }
+};
+template <class T> struct Raw<T, 1, 2> {
+    T e;
+    __device__ __forceinline__ void widen(float (&out)[1]) const { out[0] = to_float(e); }
+    __device__ __forceinline__ void narrow(const float (&in)[1]) { e = ::narrow<T>(in[0]); }
+    __device__ __forceinline__ void get(const void* at) { e = *(const T*)at; }
+    __device__ __forceinline__ void put(void* at) const { *(T*)at = e; }
+};
 
 // N neighbouring elements, moved by one access where N * sizeof(T) is 2, 4, 8 or 16 bytes.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };

@@ -6,7 +6,7 @@
 //! the output pixels form classes by their remainder, each with the taps that reach it. A class's pixels are the rows
 //! of a matrix product whose left operand is never built: its rows are addresses in an image that includes its padding.
 
-use super::cpu_gemm::{PARALLEL_US, tile_shape};
+use super::cpu_gemm::{PARALLEL_US, separate_sums, tile_shape};
 use crate::ops::{self, ConvGeometry, OpKind};
 use crate::select::target::Isa;
 
@@ -242,17 +242,16 @@ pub struct WeightPlan {
 #[must_use]
 pub fn weight_plan(g: &ConvGeometry) -> WeightPlan {
     const REDUCTION: usize = 256;
-    const PARTIAL_BYTES: usize = 2 << 20;
     let images = REDUCTION.div_ceil(g.ho * g.wo).clamp(1, g.n);
     let groups = g.n.div_ceil(images);
     let weight = g.kernel[0] * g.kernel[1] * (g.c / g.groups) * g.f;
-    let chunks = (PARTIAL_BYTES / (4 * weight.next_multiple_of(LINE))).min(8).min(groups);
+    let chunks = separate_sums(weight, groups);
     let reach = |a: usize, out: usize| (out - 1) * g.stride[a] + g.dilation[a] * (g.kernel[a] - 1) + 1;
     let (rows, columns) = (reach(0, g.ho), reach(1, g.wo));
     let in_place = g.padding == [0, 0] && rows <= g.h && columns <= g.w;
     let padded = if in_place { [g.h, g.w] } else { [rows, columns] };
     let merged = g.groups == 1 && (g.dilation[1] == 1 || g.kernel[1] == 1);
-    WeightPlan { images, chunks: chunks.max(1), padded, in_place, merged }
+    WeightPlan { images, chunks, padded, in_place, merged }
 }
 
 impl WeightPlan {

@@ -48,7 +48,7 @@ pub struct GemmBlocking {
     pub row_tiles: usize,
     /// Panels of columns; all but the last are as wide as a tile.
     pub panels: usize,
-    /// The number of ranges of the reduction; partial sums are stored in the output.
+    /// The number of ranges of the reduction; partial sums are stored in the output, or in separate sums.
     pub k_blocks: usize,
     /// `a` is rearranged in a separate phase, tile by tile.
     pub pack_a: bool,
@@ -63,16 +63,28 @@ pub struct GemmBlocking {
 /// first-level cache.
 const K_BLOCK: usize = 256;
 
-/// The most parts of a reduction with separate sums.
+/// The most parts of a reduction with separate sums, and their memory in bytes.
 const MOST_SUMS: usize = 8;
+const BYTES_OF_SUMS: usize = 2 << 20;
+
+/// The number of separate sums for an output of `len` elements and a reduction of `most` ranges; 1 if the output is too
+/// large.
+#[must_use]
+pub fn separate_sums(len: usize, most: usize) -> usize {
+    let fitting = BYTES_OF_SUMS / (size_of::<f32>() * len.next_multiple_of(LINE)).max(1);
+    fitting.min(MOST_SUMS).min(most).max(1)
+}
 
 /// The number of parts of a reduction over rows that are computed apart. Most operations divide rows among threads: a
-/// thread that sums over rows of its own finds them in its caches, and fetching the rows of others takes longer than the
-/// product itself if the output is small.
+/// thread that sums over its own rows finds them in its caches, while fetching the rows of others may take longer than
+/// the product itself. Separate sums must move less than half as much as is read.
 fn sums_over_rows(g: &Gemm, k_blocks: usize) -> usize {
-    let writes = g.m * g.n;
-    let reads = K_BLOCK / 4 * (g.m + g.n);
-    if g.trans == Trans::Tn && g.epilogue.is_empty() && writes <= reads { k_blocks.min(MOST_SUMS) } else { 1 }
+    // Each range of the reduction writes its sum, and reads it again.
+    let [moved, read] = [2 * g.m * g.n, K_BLOCK * (g.m + g.n)];
+    if g.trans != Trans::Tn || !g.epilogue.is_empty() || moved > read / 2 {
+        return 1;
+    }
+    separate_sums(g.m * g.n, k_blocks)
 }
 
 /// How a product is divided.

@@ -201,8 +201,8 @@ unsafe fn parameters(node: sys::CUgraphNode, sizes: &mut Sizes) -> Result<Option
     Ok(Some((params, layout.iter().enumerate().map(copy).collect())))
 }
 
-/// The sizes of a kernel's parameters. Drivers before CUDA 13.2 do not tell their number, so that the last question asks
-/// for one that does not exist. `compute-sanitizer` reports that question unless given `--report-api-errors no`.
+/// The sizes of a kernel's parameters. Drivers before CUDA 13.2 do not tell their number, so that the last question
+/// asks for one that does not exist. `compute-sanitizer` reports that question unless given `--report-api-errors no`.
 fn layout_of(function: sys::CUfunction, kernel: sys::CUkernel) -> Vec<usize> {
     let mut out = Vec::new();
     loop {

@@ -38,10 +38,10 @@ pub fn activate<V: Lanes>(func: Option<Activation>, x: V) -> V {
         None => x,
         Some(Activation::Relu) => V::select(x.lt(V::zero()), V::zero(), x),
         Some(Activation::LeakyRelu) => V::select(V::zero().lt(x), x, V::splat(0.01) * x),
-        Some(Activation::Gelu) => x.map(math::gelu),
-        Some(Activation::Silu) => x.map(math::silu),
-        Some(Activation::Sigmoid) => x.map(math::sigmoid),
-        Some(Activation::Tanh) => x.map(math::tanh),
+        Some(Activation::Gelu) => x.map(math::gelu::<V>),
+        Some(Activation::Silu) => x.map(math::silu::<V>),
+        Some(Activation::Sigmoid) => x.map(math::sigmoid::<V>),
+        Some(Activation::Tanh) => x.map(math::tanh::<V>),
     }
 }
 
@@ -58,8 +58,8 @@ pub unsafe fn deactivate<V: Lanes>(func: Option<Activation>, dy: V, saved: *cons
     dy * match func {
         Activation::Relu => V::select(s.le(V::zero()), V::zero(), one),
         Activation::LeakyRelu => V::select(s.le(V::zero()), V::splat(0.01), one),
-        Activation::Gelu => s.map(math::gelu_grad),
-        Activation::Silu => s.map(math::silu_grad),
+        Activation::Gelu => s.map(math::gelu_grad::<V>),
+        Activation::Silu => s.map(math::silu_grad::<V>),
         Activation::Sigmoid => s.map(math::sigmoid_grad),
         Activation::Tanh => s.map(math::tanh_grad),
     }

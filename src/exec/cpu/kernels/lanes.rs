@@ -1,8 +1,9 @@
 //! Vectors of sixteen numbers, for each instruction set.
 //!
 //! A kernel is written once over [`Lanes`] and compiled once for each instruction set by [`for_isa!`]. Every operation
-//! here rounds in the same way on all of them (there is no fused multiply-add, no reciprocal estimate, and sums over
-//! lanes have one fixed tree), so a kernel gives the same bits with each of them.
+//! here but one rounds in the same way on all of them (there is no fused multiply-add of vectors, no reciprocal
+//! estimate, and sums over lanes have one fixed tree), so a kernel gives the same bits with each of them. The exception
+//! is [`Lanes::mul_add`], for functions that compute in `f64`.
 
 use std::ops::{Add, Div, Mul, Sub};
 
@@ -24,6 +25,9 @@ pub trait Lanes:
 {
     /// A boolean for each lane.
     type Mask: Copy;
+
+    /// `a b + c`, rounded once with AVX2 and AVX-512, and twice in plain code.
+    fn mul_add(a: f64, b: f64, c: f64) -> f64;
 
     fn splat(value: f32) -> Self;
 
@@ -155,6 +159,11 @@ portable_operator!(Add add +, Sub sub -, Mul mul *, Div div /);
 
 impl Lanes for Portable {
     type Mask = [bool; LANES];
+
+    #[inline(always)]
+    fn mul_add(a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
+    }
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

@@ -2,8 +2,8 @@
 //! operation.
 //!
 //! The fast kernels are written once over `lanes::Lanes` and compiled for each instruction set. They give the same bits
-//! for any number of threads, and all except the products (gemm, conv, attention) also on every instruction set:
-//! products use fused multiply-add if it is available.
+//! for any number of threads, and most of them also on every instruction set. The exceptions are products (gemm, conv,
+//! attention) and functions that compute in `f64` (`math.rs`): with AVX2 and AVX-512 they use fused multiply-add.
 
 mod attention;
 mod classifier;

@@ -57,7 +57,7 @@ impl Point for BinaryCrossEntropy {
 
     #[inline(always)]
     fn slope<V: Lanes>(y: V, t: V, _delta: V) -> V {
-        y.map(math::sigmoid) - t
+        y.map(math::sigmoid::<V>) - t
     }
 }
 

@@ -266,7 +266,7 @@ unsafe fn multiply<M: Machine>(g: &ConvGeometry, s: &Sizes, epilogue: &Epilogue,
                             }
                             M::ROWS[rows - 1][vectors - 1](&t);
                             if let Some(rest) = rest {
-                                rest.apply::<M::V>(&t, rows, vectors);
+                                rest.apply::<M::V, M::L>(&t, rows, vectors);
                             }
                         }
                         j0 += 2 * lanes;

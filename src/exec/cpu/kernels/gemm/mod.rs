@@ -4,8 +4,8 @@
 //! thread computes its tiles panel by panel, so that a panel of `b` stays in its first-level cache. If the layout of
 //! `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), each thread that needs a panel rearranges it first.
 //! `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a separate
-//! phase. If the reduction is over rows and the output is small, parts of the reduction have separate sums, so that a
-//! thread reads its own rows; a last phase adds them. Every element is summed in a fixed order, independently of the
+//! phase. If the reduction is over rows, and the output is small beside them, parts of the reduction have separate
+//! sums, so that a thread reads its own rows; a last phase adds them. Every element is summed in a fixed order, independently of the
 //! number of threads.
 
 pub(super) mod finish;
@@ -202,7 +202,7 @@ unsafe fn multiply<M: Machine>(g: &Gemm, plan: GemmBlocking, call: &Call, part: 
                         M::ROWS[rows - 1][vectors - 1](&t);
                     }
                     if last && let Some(rest) = rest {
-                        rest.apply::<M::V>(&t, rows, vectors);
+                        rest.apply::<M::V, M::L>(&t, rows, vectors);
                     }
                 }
             }

@@ -69,6 +69,11 @@ impl Lanes for Avx512 {
     type Mask = __mmask16;
 
     #[inline(always)]
+    fn mul_add(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
+
+    #[inline(always)]
     fn splat(value: f32) -> Self {
         // SAFETY: see above.
         Self(unsafe { _mm512_set1_ps(value) })
@@ -201,6 +206,11 @@ unsafe fn below_eight(n: usize, base: i32) -> __m256i {
 // As for AVX-512, with AVX2.
 impl Lanes for Avx2 {
     type Mask = [__m256; 2];
+
+    #[inline(always)]
+    fn mul_add(a: f64, b: f64, c: f64) -> f64 {
+        a.mul_add(b, c)
+    }
 
     #[inline(always)]
     fn splat(value: f32) -> Self {

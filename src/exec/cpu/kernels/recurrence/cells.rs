@@ -34,27 +34,27 @@ pub unsafe fn forward<V: Lanes>(cell: Cell, rows: &Forward) {
         // SAFETY: promised by the caller.
         unsafe {
             let state = match cell {
-                Cell::RnnTanh => function::<V>(rows, 0, j, n, math::tanh),
+                Cell::RnnTanh => function::<V>(rows, 0, j, n, math::tanh::<V>),
                 Cell::RnnRelu => function::<V>(rows, 0, j, n, math::relu),
                 Cell::Gru => {
-                    let r = function::<V>(rows, 0, j, n, math::sigmoid);
-                    let z = function::<V>(rows, 1, j, n, math::sigmoid);
+                    let r = function::<V>(rows, 0, j, n, math::sigmoid::<V>);
+                    let z = function::<V>(rows, 1, j, n, math::sigmoid::<V>);
                     let input = V::load_n(rows.input.add(2 * units + j), n);
-                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(math::tanh);
+                    let new = (input + r * V::load_n(rows.inner.add(j), n)).map(math::tanh::<V>);
                     new.store_n(rows.gates.add(2 * units + j), n);
                     (V::splat(1.0) - z) * new + z * V::load_n(rows.state.add(j), n)
                 }
                 Cell::Lstm => {
-                    let i = function::<V>(rows, 0, j, n, math::sigmoid);
-                    let f = function::<V>(rows, 1, j, n, math::sigmoid);
-                    let new = function::<V>(rows, 2, j, n, math::tanh);
-                    let o = function::<V>(rows, 3, j, n, math::sigmoid);
+                    let i = function::<V>(rows, 0, j, n, math::sigmoid::<V>);
+                    let f = function::<V>(rows, 1, j, n, math::sigmoid::<V>);
+                    let new = function::<V>(rows, 2, j, n, math::tanh::<V>);
+                    let o = function::<V>(rows, 3, j, n, math::sigmoid::<V>);
                     let c = match rows.previous {
                         Some(previous) => f * V::load_n(previous.add(j), n) + i * new,
                         None => i * new,
                     };
                     c.store_n(rows.inner.add(j), n);
-                    o * c.map(math::tanh)
+                    o * c.map(math::tanh::<V>)
                 }
             };
             for to in [rows.next, rows.y].into_iter().flatten() {
@@ -146,7 +146,7 @@ pub unsafe fn backward<V: Lanes>(cell: Cell, rows: &Backward) {
                 Cell::Lstm => {
                     let (i, f) = (rows.gate::<V>(0, j, n), rows.gate::<V>(1, j, n));
                     let (new, o) = (rows.gate::<V>(2, j, n), rows.gate::<V>(3, j, n));
-                    let c = V::load_n(rows.inner.add(j), n).map(math::tanh);
+                    let c = V::load_n(rows.inner.add(j), n).map(math::tanh::<V>);
                     let own = dh * o * tanh_slope(c);
                     let dc = if rows.is_last { own } else { V::load_n(rows.carry_inner.add(j), n) + own };
                     let df = match rows.previous {

@@ -6,7 +6,7 @@ use super::harness::{How, Kind, Values, assert_close, assert_same, isas, run, sl
 use crate::model::losses::PointFn;
 use crate::model::{Activation, Schedule, ScheduleKind};
 use crate::ops::{self, OpKind, PoolGeometry, Scalar, Segment};
-use crate::select::Variant;
+use crate::select::{Isa, Variant};
 
 /// Numbers that look random (a linear congruential generator).
 struct Random(u64);
@@ -68,6 +68,13 @@ fn inputs(op: &OpKind, seed: u64) -> Values {
     values
 }
 
+/// Whether plain code may round results differently from the other instruction sets, which fuse products and sums of
+/// functions that compute in `f64`.
+fn plain_code_may_differ(op: &OpKind) -> bool {
+    let text = format!("{op:?}");
+    ["Gelu", "Silu", "Sigmoid", "Tanh", "BinaryCrossEntropy"].iter().any(|function| text.contains(function))
+}
+
 /// Compares an operation's kernels; `aliases` are pairs of an output and the input whose memory it may share.
 fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) {
     let inputs = inputs(op, 7);
@@ -78,6 +85,9 @@ fn check(op: &OpKind, tolerance: f64, aliases: &[(&'static str, &'static str)]) 
         let how = How::new(Variant::Fast(isa));
         let what = format!("{op:?} {isa:?}");
         let found = checked(op, &inputs, &how, &expected, tolerance);
+        if isa == Isa::Avx2 && plain_code_may_differ(op) {
+            first = None;
+        }
         let first = first.get_or_insert_with(|| found.clone());
         assert_same(&what, &found, first);
         for &alias in aliases {

@@ -2,7 +2,7 @@
 //! of parts.
 
 use super::fast::checked;
-use super::harness::{How, Values, isas, run, slots};
+use super::harness::{How, Values, assert_same, isas, run, slots};
 use crate::model::{Activation, Rng};
 use crate::ops::{self, ConvGeometry, Epilogue, Gemm, OpKind, Trans};
 use crate::select::Variant;
@@ -52,6 +52,25 @@ fn epilogue(rng: &mut Rng, forward: bool) -> Epilogue {
         (true, 2) => Epilogue { act: Some(func), ..Epilogue::default() },
         (false, 0 | 1) => Epilogue { act_grad: Some(func), ..Epilogue::default() },
         _ => Epilogue::default(),
+    }
+}
+
+/// More parts than separate sums, and more than tiles.
+#[test]
+fn sums_over_rows_do_not_depend_on_the_number_of_parts() {
+    let mut rng = Rng::new(12, 0);
+    for (m, n, k, accumulate) in [(33, 40, 2_600, true), (100, 64, 1_100, false), (256, 17, 520, false)] {
+        let op = OpKind::Gemm(Gemm { accumulate, ..Gemm::plain(m, n, k, Trans::Tn) });
+        let mut values = inputs(&op, &mut rng);
+        let unbound = unbound(&Epilogue::default(), accumulate);
+        values.retain(|name, _| !unbound.contains(name));
+        for isa in isas() {
+            let of_parts = |parts| How { unbound: unbound.clone(), parts, ..How::new(Variant::Fast(isa)) };
+            let alone = run(&op, &values, &of_parts(1));
+            for parts in [7, 17, 64] {
+                assert_same(&format!("{op:?} {isa:?}, {parts} parts"), &run(&op, &values, &of_parts(parts)), &alone);
+            }
+        }
     }
 }
 
