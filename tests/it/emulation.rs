@@ -5,6 +5,7 @@
 //! emulated is the order of concurrent accesses, and the rounding of sums in matrix instructions.
 
 mod convolutions;
+mod losses;
 mod products;
 
 use std::collections::BTreeMap;
@@ -15,10 +16,13 @@ use stepgraph::select::cuda::{CustomKernel, KernelFile, KernelSpec, Real, custom
 use stepgraph::select::{Kernels, Target};
 
 /// Instructions of the GPU, by a part of their assembly, and what emulates them.
-const INSTRUCTIONS: [(&str, &str); 16] = [
+const INSTRUCTIONS: [(&str, &str); 19] = [
     ("asm volatile(\"\"", "(void)0"),
     ("cvt.rn.bf16.f32", "out.bits = emulated_bf16(v)"),
-    ("cvt.rn.bf16x2.f32", "out = emulated_bf16(first) | (u32)emulated_bf16(second) << 16"),
+    ("cvt.rn.bf16x2.f32", "w = emulated_bf16(low) | (u32)emulated_bf16(high) << 16"),
+    ("max.NaN.bf16x2", "out = emulated_larger_pair(a, b)"),
+    ("ex2.approx.ftz.f32", "out = exp2f(x)"),
+    ("atom.acq_rel.gpu.global.add.u32", "drawn = (*ticket)++"),
     ("cvt.rn.tf32.f32", "out = emulated_tf32(v)"),
     ("cvt.rna.tf32.f32", "out = emulated_tf32(v)"),
     ("cp.async.cg.shared.global", "emulated_copy(to, from, 16, size)"),

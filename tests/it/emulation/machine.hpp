@@ -24,6 +24,10 @@ using std::min;
 using std::isinf;
 using std::isnan;
 
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 struct Position { unsigned x, y, z; };
 static Position threadIdx, blockIdx;
 
@@ -115,6 +119,7 @@ static unsigned __float_as_uint(float value) { return bits_as<unsigned>(value); 
 static float __int_as_float(int bits) { return bits_as<float>(bits); }
 static int __float_as_int(float value) { return bits_as<int>(value); }
 static double __longlong_as_double(long long bits) { return bits_as<double>(bits); }
+template <class T> static T __ldcg(const T* at) { return *at; }
 static float rsqrtf(float a) { return 1.0f / sqrtf(a); }
 static float __fdividef(float a, float b) { return a / b; }
 static unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
@@ -138,7 +143,10 @@ template <class T> static T of_lane(T value, int lane) {
     warp_barrier();
     return out;
 }
-template <class T> static T __shfl_sync(unsigned, T value, int lane) { return of_lane(value, lane & 31); }
+// Lane `lane` of this thread's group of `width` lanes.
+template <class T> static T __shfl_sync(unsigned, T value, int lane, int width = 32) {
+    return of_lane(value, (int)threadIdx.x % 32 / width * width + lane % width);
+}
 template <class T> static T __shfl_xor_sync(unsigned, T value, int distance) {
     return of_lane(value, (int)threadIdx.x % 32 ^ distance);
 }
@@ -148,6 +156,33 @@ template <class T> static T __shfl_up_sync(unsigned, T value, int distance) {
 template <class T> static T __shfl_down_sync(unsigned, T value, int distance) {
     return of_lane(value, (int)threadIdx.x % 32 + distance);
 }
+// The combination of the values of all lanes of the warp.
+template <class Combine> static unsigned of_all_lanes(unsigned value, const Combine& combine) {
+    const int me = threadIdx.x, warp = me / 32 * 32;
+    exchanged[me] = value;
+    warp_barrier();
+    unsigned out = 0;
+    for (int lane = 0; lane < 32; ++lane) out = combine(out, (unsigned)exchanged[warp + lane], lane);
+    warp_barrier();
+    return out;
+}
+static unsigned __reduce_add_sync(unsigned, unsigned value) {
+    return of_all_lanes(value, [](unsigned sum, unsigned value, int) { return sum + value; });
+}
+static unsigned __ballot_sync(unsigned, bool is_set) {
+    return of_all_lanes(is_set, [](unsigned bits, unsigned is_set, int lane) { return bits | is_set << lane; });
+}
+static int __syncthreads_or(int value) {
+    static int any;
+    if (value != 0) any = 1;
+    __syncthreads();
+    const int out = any;
+    __syncthreads();
+    any = 0;
+    // A thread that goes on may set it again.
+    __syncthreads();
+    return out;
+}
 static int __any_sync(unsigned, int) { not_emulated(); return 0; }
 static unsigned __reduce_max_sync(unsigned, unsigned) { not_emulated(); return 0; }
 
@@ -156,6 +191,16 @@ static unsigned __reduce_max_sync(unsigned, unsigned) { not_emulated(); return 0
 static unsigned short emulated_bf16(float value) {
     const unsigned bits = bits_as<unsigned>(value);
     return (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+// The larger numbers of two pairs of 16 bits; NaN if one is NaN.
+static unsigned emulated_larger_pair(unsigned a, unsigned b) {
+    unsigned out = 0;
+    for (int half = 0; half < 32; half += 16) {
+        const unsigned x = a >> half & 0xffff, y = b >> half & 0xffff;
+        const float first = bits_as<float>(x << 16), second = bits_as<float>(y << 16);
+        out |= (second > first || second != second ? y : x) << half;
+    }
+    return out;
 }
 static unsigned emulated_tf32(float value) {
     const unsigned bits = bits_as<unsigned>(value);

@@ -58,8 +58,12 @@ template <class Result> struct Operation {
     size_t results;
     std::vector<double> expected;
     Args args;
-    // The result before, for operations that add to it.
+    // The result before, for operations that add to it or replace an argument.
     std::vector<Result> before;
+    int result_slot = slots::product::C, before_slot = slots::product::C_PREV, work_slot = slots::product::WORK;
+    // Further results, and what they should be.
+    std::vector<const Buffer*> numbers;
+    std::vector<double> expected_numbers;
     std::vector<char> first;
     std::string first_name;
 
@@ -70,21 +74,26 @@ template <class Result> struct Operation {
 
     // Runs a member with its numbers. The first one of a kernel must agree with the plain sums, the others with it.
     template <class Op, bool GENERAL>
-    void run(const char* member, bool is_first, std::vector<u64> numbers, size_t work_bytes) {
+    void run(const char* member, bool is_first, std::vector<u64> sizes, size_t work_bytes) {
         const std::string what = name + ": " + member;
         Buffer result(results * sizeof(Result)), work(work_bytes);
         if (!before.empty()) {
             memcpy(result.at, before.data(), result.bytes);
-            args.p[slots::product::C_PREV] = result.at;
+            args.p[before_slot] = result.at;
         }
-        args.p[slots::product::C] = result.at;
-        args.p[slots::product::WORK] = work.at;
-        for (size_t i = 0; i < numbers.size(); ++i) args.p[18 - i] = (void*)numbers[i];
+        args.p[result_slot] = result.at;
+        args.p[work_slot] = work.at;
+        for (size_t i = 0; i < sizes.size(); ++i) args.p[18 - i] = (void*)sizes[i];
         run_phase<Op, 0>(args, blocks_of<Op, GENERAL, 0>(args));
         if constexpr (Op::PHASES > 1) run_phase<Op, 1>(args, blocks_of<Op, GENERAL, 1>(args));
         result.check(("a write beyond the result: " + what).c_str());
         work.check(("a write beyond the scratch memory: " + what).c_str());
         const Result* found = (const Result*)result.at;
+        std::vector<char> all(result.at, result.at + result.bytes);
+        for (const Buffer* number : numbers) {
+            number->check(("a write beyond a number: " + what).c_str());
+            all.insert(all.end(), number->at, number->at + number->bytes);
+        }
         if (is_first) {
             double largest = 0.0, worst = 0.0;
             for (size_t i = 0; i < results; ++i) {
@@ -96,8 +105,15 @@ template <class Result> struct Operation {
                 printf("error %g of %g\n", worst, largest);
                 fail((what + " differs from plain sums").c_str());
             }
-            first.assign(result.at, result.at + result.bytes), first_name = what;
-        } else if (memcmp(first.data(), result.at, result.bytes) != 0) {
+            for (size_t i = 0; i < numbers.size(); ++i) {
+                const double got = *(const float*)numbers[i]->at, wanted = expected_numbers[i];
+                if (!(fabs(got - wanted) <= tolerance * fmax(1.0, fabs(wanted)))) {
+                    printf("number %zu is %g, not %g\n", i, got, wanted);
+                    fail((what + " differs from plain sums").c_str());
+                }
+            }
+            first = all, first_name = what;
+        } else if (first != all) {
             fail((what + " differs from " + first_name).c_str());
         }
         printf("%s\n", what.c_str());

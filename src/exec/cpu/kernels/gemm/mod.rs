@@ -5,8 +5,8 @@
 //! `b` does not suit the kernel (see [`crate::select::cpu_gemm`]), each thread that needs a panel rearranges it first.
 //! `a` is read in place or, if its rows would map to the same cache sets, rearranged by all threads in a separate
 //! phase. If the reduction is over rows, and the output is small beside them, parts of the reduction have separate
-//! sums, so that a thread reads its own rows; a last phase adds them. Every element is summed in a fixed order, independently of the
-//! number of threads.
+//! sums, so that a thread reads its own rows; a last phase adds them. Every element is summed in a fixed order,
+//! independently of the number of threads.
 
 pub(super) mod finish;
 pub(super) mod machine;
