@@ -381,7 +381,8 @@ impl GradientRows {
             };
         }
         let (per_row, threads, resident) = if cols <= 512 {
-            // Fewer blocks leave fewer sums to add: a fifth of the time of 16-bit rows on an H200, nothing in 32 bits.
+            // Fewer blocks leave fewer sums to add. On an H200, 16,384 rows of 128 to 512 columns in 16 bits take 12 to
+            // 23 % less time with half as many; in 32 bits, 256 columns take 6 % more and 384 columns 5 % less.
             (groups.next_power_of_two().min(32), 128, if shape.real.size() == 2 { 512 } else { 1024 })
         } else {
             let lanes = cols.div_ceil(8).next_power_of_two().clamp(64, 1024);
