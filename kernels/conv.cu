@@ -1022,7 +1022,7 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
     }
 };
 
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if HAS_WARPGROUPS
 // Adds the product of 64 by 16 and 16 by 192 elements to `d`.
 #define CONV_WGMMA_OF(TYPE)                                                                                            \
     DEV void conv_wgmma(float (&d)[96], u64 a, u64 b, TYPE) {                                                          \
@@ -1052,17 +1052,9 @@ template <class T, class Geom, int R, int CT, int THREADS> struct ConvTaps {
 CONV_WGMMA_OF(bf16)
 CONV_WGMMA_OF(f16)
 #undef CONV_WGMMA_OF
-#define CONV_WGMMA 1
 #else
-#define CONV_WGMMA 0
 template <class T> DEV void conv_wgmma(float (&)[96], u64, u64, T) {}
 #endif
-// Describes a matrix of 16-bit numbers in shared memory whose lines of 128 bytes run along the rows of the product:
-// `next` bytes from 64 rows to the next 64, `group` bytes from eight lines to the next eight. Any line may be the
-// first, because the permutation depends on the address.
-DEV u64 conv_matrix(u32 at, u32 next, u32 group) {
-    return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62;
-}
 
 // Gradient of the weight of a 3x3 kernel of stride and dilation 1, no groups, in 16-bit precisions, on Hopper (target
 // sm_90a). A block computes 64 filters by 64 channels by all nine taps; each of its three warpgroups handles one row of
@@ -1072,7 +1064,7 @@ DEV u64 conv_matrix(u32 at, u32 next, u32 group) {
 // second-level cache, dy once for each 64 channels, and the splits twice.
 template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW {
     static_assert(sizeof(T) == 2 && Geom::KH == 3 && Geom::KW == 3, "only kernels of 3x3 and numbers of 16 bits");
-    static_assert(CONV_WGMMA || sizeof(T) == 0, "the target must be sm_90a");
+    static_assert(HAS_WARPGROUPS || sizeof(T) == 0, "the target must be sm_90a");
     static constexpr int THREADS = 384;
     using Taps = ConvTaps<T, Geom, R, 64, THREADS>;
     static_assert(Taps::Y_LINES % 16 == 0, "lines must fill whole instructions");
@@ -1110,32 +1102,28 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
 #pragma unroll 1
         for (int step = 0; step < count; ++step) {
             copy_wait<DEPTH - 1>();
-            asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+            warpgroup_sees_memory();
             // The copies of all threads for this step are complete, and so are all products of the step before the
             // last.
             __syncthreads();
             const u32 y = shared_address(smem + now * Taps::STAGE_BYTES),
                       x = y + Taps::Y_BYTES + tap_row * Taps::PX * 128;
-#if CONV_WGMMA
-            asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-#endif
+            warpgroup_fence();
 #pragma unroll
             for (int k = 0; k < Taps::Y_LINES; k += 16) {
                 const int line = k / Taps::WP * Taps::PX + k % Taps::WP,
                           other = (k + 8) / Taps::WP * Taps::PX + (k + 8) % Taps::WP;
-                conv_wgmma(d, conv_matrix(y + k * 128, 1024, 1024),
-                    conv_matrix(x + line * 128, 128, (other - line) * 128), T{});
+                conv_wgmma(d, warpgroup_matrix(y + k * 128, 1024, 1024),
+                    warpgroup_matrix(x + line * 128, 128, (other - line) * 128), T{});
             }
-#if CONV_WGMMA
-            asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#endif
+            warpgroup_commit();
             if (step + DEPTH < count) Taps::fill(a, smem + next * Taps::STAGE_BYTES, first + step + DEPTH, f0, c0);
             copy_commit();
-            wait<1>(d);
+            warpgroup_wait<1>(d);
             now = now + 1 == STAGES ? 0 : now + 1;
             next = next + 1 == STAGES ? 0 : next + 1;
         }
-        wait<0>(d);
+        warpgroup_wait<0>(d);
         copy_wait<0>();
         const int lane = threadIdx.x % 32, row = f0 + threadIdx.x / 32 % 4 * 16 + lane / 4;
         const bool odd = lane % 2 != 0;
@@ -1154,13 +1142,6 @@ template <class T, class Geom, int R, int SPLITS, bool ACC> struct ConvWgmmaBwdW
                 Taps::template put<SPLITS, ACC>(a, split, row + i * 8, tap_row * 3 + j / 4, c0 + col % 64, sum);
             }
         }
-    }
-    template <int PENDING> DEV void wait(float (&d)[96]) {
-#if CONV_WGMMA
-        asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
-#endif
-#pragma unroll
-        for (int i = 0; i < 96; ++i) asm volatile("" : "+f"(d[i])::"memory");
     }
 };
 

@@ -988,6 +988,46 @@ DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
+// The matrix instructions of warpgroups (four warps whose first is a multiple of four), which only the target sm_90a has;
+// on other targets, these functions do nothing. Products run beside other instructions: registers that they read or
+// write may be used again only after a wait. A group of products is what was started since the last commit.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define HAS_WARPGROUPS 1
+#else
+#define HAS_WARPGROUPS 0
+#endif
+// Orders accesses to registers before products that follow.
+DEV void warpgroup_fence() {
+#if HAS_WARPGROUPS
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#endif
+}
+DEV void warpgroup_commit() {
+#if HAS_WARPGROUPS
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+// Waits until at most PENDING groups of products are unfinished; `d` is the result of a finished one.
+template <int PENDING, int N> DEV void warpgroup_wait(float (&d)[N]) {
+#if HAS_WARPGROUPS
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+#endif
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(d[i])::"memory");
+}
+// Makes this thread's writes to shared memory, or those that it waited for, visible to such products.
+DEV void warpgroup_sees_memory() {
+#if HAS_WARPGROUPS
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+// Describes a matrix of 16-bit numbers in shared memory with lines of 128 bytes, whose groups of 16 bytes are permuted:
+// group i of the line at address 128 n has place i ^ n % 8. Where lines run along the rows of the product, `next` bytes
+// lie between 64 rows and the next 64; `group` bytes lie between eight lines and the next eight.
+DEV u64 warpgroup_matrix(u32 at, u32 next, u32 group) {
+    return (u64)((at & 0x3ffff) >> 4) | (u64)(next >> 4) << 16 | (u64)(group >> 4) << 32 | (u64)1 << 62;
+}
+
 // Rounds to TF32 (10 bits of fraction), to nearest; the result is stored as a float. Ties go to even if the GPU has an
 // instruction for that (one instruction), and away from zero otherwise (four instructions).
 DEV u32 to_tf32(float v) {

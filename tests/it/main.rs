@@ -1,5 +1,6 @@
 //! Integration tests, with one module for each subject.
 
+mod attention;
 mod candidates;
 mod change_over;
 mod cli;

@@ -156,7 +156,7 @@ pub(super) fn rounds_factors(kind: &OpKind, choice: &Choice) -> bool {
         | OpKind::Recurrence(_)
         | OpKind::RecurrenceBwd(_) => true,
         OpKind::Attention { .. } | OpKind::AttentionBwd { .. } => {
-            choice.kernel.contains("_mma") || matches!(choice.variant, Variant::Cuda(Route::Dnn(_)))
+            choice.kernel.contains("mma") || matches!(choice.variant, Variant::Cuda(Route::Dnn(_)))
         }
         _ => false,
     }

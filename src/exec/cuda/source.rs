@@ -23,6 +23,7 @@ static SEQUENCE: &str = include_str!("../../../kernels/sequence.cu");
 static ATTENTION: &str = include_str!("../../../kernels/attention.cu");
 static RECURRENT: &str = include_str!("../../../kernels/recurrent.cu");
 static ATTENTION_MMA: &str = include_str!("../../../kernels/attention_mma.cu");
+static ATTENTION_WGMMA: &str = include_str!("../../../kernels/attention_wgmma.cu");
 static LOSS: &str = include_str!("../../../kernels/loss.cu");
 static OPTIMIZER: &str = include_str!("../../../kernels/optimizer.cu");
 static RATES: &str = include_str!("../../../kernels/rates.cu");
@@ -42,6 +43,7 @@ fn text_of(file: KernelFile) -> &'static str {
         KernelFile::Attention => ATTENTION,
         KernelFile::Recurrent => RECURRENT,
         KernelFile::AttentionMma => ATTENTION_MMA,
+        KernelFile::AttentionWgmma => ATTENTION_WGMMA,
         KernelFile::Loss => LOSS,
         KernelFile::Optimizer => OPTIMIZER,
         KernelFile::Rates => RATES,
@@ -52,7 +54,7 @@ fn text_of(file: KernelFile) -> &'static str {
 
 /// The kernels' source files, by name.
 #[must_use]
-pub fn sources() -> [(&'static str, &'static str); 15] {
+pub fn sources() -> [(&'static str, &'static str); KernelFile::ALL.len()] {
     KernelFile::ALL.map(|file| (file.name(), text_of(file)))
 }
 

@@ -10,8 +10,19 @@ use crate::select::target::CudaFacts;
 /// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
 /// tensor cores with factors of 16 bits and of TF32.
 const FLOPS_PER_US: f64 = 1e7;
-const HALF_FLOPS_PER_US: f64 = 1.5e8;
+const HALF_FLOPS_PER_US: f64 = 2e8;
 const TF32_FLOPS_PER_US: f64 = 6e7;
+
+/// The same with the matrix instructions of warpgroups, once a block streams its tiles.
+const WGMMA_FLOPS_PER_US: f64 = 5.7e8;
+
+/// What a multiprocessor needs for the start and the end of a part of the work, in microseconds: of the positions that a
+/// block owns. With the matrix instructions of all GPUs in 16 bits, and with those of warpgroups.
+const PART_US: f64 = 1.1;
+const WGMMA_PART_US: f64 = 3.1;
+
+/// The positions that a block of kernels with the matrix instructions of warpgroups owns.
+const WGMMA_POSITIONS: usize = 128;
 
 /// The cost of a phase in microseconds.
 const PHASE_US: f64 = 1.5;
@@ -27,6 +38,9 @@ const LEAST_TILE: usize = 16;
 
 /// The largest number of features of a head for which tensor cores are used.
 const MOST_MMA_DIM: usize = 128;
+
+/// The number of features of a head for which the matrix instructions of warpgroups are used.
+const WGMMA_DIM: usize = 64;
 
 /// The geometry of attention or its gradient, and whether it is the gradient.
 const fn geometry(kind: &OpKind) -> Option<(&AttentionGeometry, bool)> {
@@ -84,13 +98,21 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
             shapes(g, real, tile).map(|shape| format!("AttendMma<{shape}, {warps}, {streamed}, {buffers}>"));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
         let spec = KernelSpec::new(KernelFile::AttentionMma, template, own);
-        out.push(code(
-            format!("mma{}x{streamed}", 16 * warps),
-            spec,
-            [any.clone(), any],
-            !g.rotary && !is_backward,
-            rate,
-        ));
+        let tail = format!("mma{}x{streamed}", 16 * warps);
+        let kernel = code(tail, spec, [any.clone(), any], !g.rotary && !is_backward, rate);
+        let parts = PART_US * parts_of(g, is_backward, 16 * warps, gpu);
+        out.push(CustomKernel { cost_us: kernel.cost_us + parts, ..kernel });
+    }
+    if wgmma_supports(g, real, gpu) {
+        let [own, any, _] = shapes(g, real, tile).map(|shape| format!("AttendWgmma<{shape}, {}>", gpu.multiprocessors));
+        let (template, tail) =
+            if is_backward { ("AttentionWgmmaBwd", "wgmma128x64") } else { ("AttentionWgmma", "wgmma128x128") };
+        let spec = KernelSpec::new(KernelFile::AttentionWgmma, template, own);
+        let kernel = code(tail.into(), spec, [any.clone(), any], !is_backward, WGMMA_FLOPS_PER_US);
+        // The exponents of rows are stored beside the sums.
+        let work_bytes = 2 * kernel.work_bytes;
+        let parts = WGMMA_PART_US * parts_of(g, is_backward, WGMMA_POSITIONS, gpu);
+        out.push(CustomKernel { work_bytes, cost_us: kernel.cost_us + parts, ..kernel });
     }
     out
 }
@@ -119,6 +141,19 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
         return Err("it supports fewer rows".into());
     }
     Ok(())
+}
+
+/// Whether the matrix instructions of warpgroups, which only Hopper has, can compute this attention.
+fn wgmma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> bool {
+    let is_plain = g.head_dim == WGMMA_DIM && !g.rotary && !g.has_dropout();
+    is_plain && real.size() == 2 && gpu.capability == (9, 0) && has_few_rows(g)
+}
+
+/// The parts of the work that a multiprocessor has, if each is so many positions of a head of queries, or, in a gradient,
+/// also of one of keys and values.
+fn parts_of(g: &AttentionGeometry, is_backward: bool, positions: usize, gpu: &CudaFacts) -> f64 {
+    let heads = if is_backward { g.heads + g.kv_heads } else { g.heads };
+    (g.batch * heads * g.positions.div_ceil(positions)) as f64 / f64::from(gpu.multiprocessors.max(1))
 }
 
 /// Whether 32 bits can count the rows of scores.

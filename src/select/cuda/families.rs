@@ -5,8 +5,8 @@
 //! only specialised members: it is compiled for every new size.
 
 use super::spec::KernelFile::{
-    self, Attention, AttentionMma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer, Pool, Rates,
-    Recurrent, Sequence,
+    self, Attention, AttentionMma, AttentionWgmma, Clear, Conv, Elementwise, Feed, Gemm, Joined, Loss, Norm, Optimizer,
+    Pool, Rates, Recurrent, Sequence,
 };
 
 /// A family of custom kernels: one template of a file in `kernels/`.
@@ -122,7 +122,7 @@ const CONV_THIN: [&str; 11] = {
 };
 
 /// All of them.
-pub const FAMILIES: [KernelFamily; 86] = [
+pub const FAMILIES: [KernelFamily; 88] = [
     family(Gemm, "GemmSimt", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmMma", PRODUCT, PRODUCT_NUMBERS),
     family(Gemm, "GemmDirect", SIZES, &[]),
@@ -220,6 +220,8 @@ pub const FAMILIES: [KernelFamily; 86] = [
     family(Recurrent, "RecurrenceGridBwd", GRID, &WALK_NUMBERS),
     family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),
     family(AttentionMma, "AttentionMmaBwd", ATTEND, SAMPLES),
+    family(AttentionWgmma, "AttentionWgmma", ATTEND, SAMPLES),
+    family(AttentionWgmma, "AttentionWgmmaBwd", ATTEND, SAMPLES),
     family(Loss, "SoftmaxCe", "type, smoothed or not, lanes, vectors", &["rows", "classes", "smoothing"]),
     family(
         Loss,

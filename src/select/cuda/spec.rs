@@ -20,6 +20,8 @@ pub enum KernelFile {
     Recurrent,
     /// Attention on tensor cores.
     AttentionMma,
+    /// Attention on the matrix instructions of warpgroups.
+    AttentionWgmma,
     Loss,
     Optimizer,
     Rates,
@@ -31,7 +33,7 @@ pub enum KernelFile {
 
 impl KernelFile {
     /// All of them, in the order in which a source contains them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Gemm,
         Self::Conv,
         Self::Norm,
@@ -42,6 +44,7 @@ impl KernelFile {
         Self::Attention,
         Self::Recurrent,
         Self::AttentionMma,
+        Self::AttentionWgmma,
         Self::Loss,
         Self::Optimizer,
         Self::Rates,
@@ -63,6 +66,7 @@ impl KernelFile {
             Self::Attention => "attention.cu",
             Self::Recurrent => "recurrent.cu",
             Self::AttentionMma => "attention_mma.cu",
+            Self::AttentionWgmma => "attention_wgmma.cu",
             Self::Loss => "loss.cu",
             Self::Optimizer => "optimizer.cu",
             Self::Rates => "rates.cu",
@@ -75,7 +79,7 @@ impl KernelFile {
     #[must_use]
     pub const fn base(self) -> Option<Self> {
         match self {
-            Self::AttentionMma => Some(Self::Attention),
+            Self::AttentionMma | Self::AttentionWgmma => Some(Self::Attention),
             _ => None,
         }
     }
