@@ -174,9 +174,9 @@ template <class A_, int BLOCKS_> struct AttendWgmma {
             if (threadIdx.x == 0) {
                 for (int i = 0; i < STAGES; ++i) {
                     barrier_start(full(i), COPIERS);
-                    barrier_start(free(i), 4 * GROUPS);
+                    barrier_start(free(i), 128 * GROUPS);
                 }
-                barrier_start(own_free(), 4 * GROUPS);
+                barrier_start(own_free(), 128 * GROUPS);
             }
             __syncthreads();
         }
@@ -185,11 +185,8 @@ template <class A_, int BLOCKS_> struct AttendWgmma {
             place.advance();
             wait(place);
         }
-        // The warp no longer reads what this barrier stands for.
-        __device__ __forceinline__ void release(u32 which) const {
-            __syncwarp();
-            if (lane() == 0) barrier_arrive(which);
-        }
+        // The thread no longer reads what this barrier stands for.
+        __device__ __forceinline__ void release(u32 which) const { barrier_arrive(which); }
     };
     // The parts of the work that one of `blocks` blocks handles. Parts are in groups of `each`, so that what a group
     // reads stays in the second-level cache; in a group, those that take longest come first. Blocks take parts in turn,

@@ -988,9 +988,9 @@ DEV void load_matrix_x4_trans(u32 (&r)[4], const void* at) {
         : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(at)) : "memory");
 }
 
-// The matrix instructions of warpgroups (four warps whose first is a multiple of four), which only the target sm_90a has;
-// on other targets, these functions do nothing. Products run beside other instructions: registers that they read or
-// write may be used again only after a wait. A group of products is what was started since the last commit.
+// The matrix instructions of warpgroups (four warps whose first is a multiple of four), which only the target sm_90a
+// has; on other targets, these functions do nothing. Products run beside other instructions: registers that they read
+// or write may be used again only after a wait. A group of products is what was started since the last commit.
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define HAS_WARPGROUPS 1
 #else

@@ -229,7 +229,7 @@ mod tests {
             };
             let (untimed, why) = best(None);
             let of_cudnn = why.iter().find(|c| c.kernel.contains("cudnn")).unwrap();
-            assert!(untimed.contains("_mma") && of_cudnn.lost.contains("compared"), "{of_cudnn:?}");
+            assert!(untimed.contains("_wgmma") && of_cudnn.lost.contains("compared"), "{of_cudnn:?}");
             let times = |us: f64| BTreeMap::from([(untimed.clone(), 100.0), (of_cudnn.kernel.clone(), us)]);
             assert_eq!(best(Some(&times(80.0))).0, of_cudnn.kernel);
             let (kept, why) = best(Some(&times(cuda::WRONG_US)));

@@ -16,8 +16,8 @@ const TF32_FLOPS_PER_US: f64 = 6e7;
 /// The same with the matrix instructions of warpgroups, once a block streams its tiles.
 const WGMMA_FLOPS_PER_US: f64 = 5.7e8;
 
-/// What a multiprocessor needs for the start and the end of a part of the work, in microseconds: of the positions that a
-/// block owns. With the matrix instructions of all GPUs in 16 bits, and with those of warpgroups.
+/// What a multiprocessor needs for the start and the end of a part of the work, which is the positions that a block
+/// owns, in microseconds: with the matrix instructions of all GPUs, and with those of warpgroups.
 const PART_US: f64 = 1.1;
 const WGMMA_PART_US: f64 = 3.1;
 
@@ -58,63 +58,104 @@ pub fn kernels(kind: &OpKind, real: Real, gpu: &CudaFacts) -> Vec<CustomKernel> 
     if is_backward && !has_few_rows(g) {
         return Vec::new();
     }
-    let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
-    let sums = if is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
     // The gradient computes the scores and their gradient twice.
     let flops = kind.flops() as f64 * if is_backward { 1.4 } else { 1.0 };
-    let code = |tail: String, spec: KernelSpec, any: [String; 2], is_one_phase: bool, rate: f64| {
+    let problem = Problem { g, is_backward, real, gpu, flops };
+    let tile = tile(g.head_dim);
+    let mut out = vec![problem.plain(tile, FLOPS_PER_US)];
+    // If there are fewer of the largest tiles than multiprocessors, smaller tiles use more multiprocessors, but process
+    // every key more often. Tensor cores are faster than either.
+    let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
+    let is_idle = blocks(tile) < gpu.multiprocessors as usize && mma_supports(g, real, gpu).is_err();
+    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && is_idle {
+        out.push(problem.plain(tile / 2, 1.25 * FLOPS_PER_US));
+    }
+    out.extend(mma_supports(g, real, gpu).is_ok().then(|| problem.mma()));
+    out.extend(wgmma_supports(g, real, gpu).then(|| problem.wgmma()));
+    out
+}
+
+/// An attention or its gradient, with its multiplications and additions.
+struct Problem<'a> {
+    g: &'a AttentionGeometry,
+    is_backward: bool,
+    real: Real,
+    gpu: &'a CudaFacts,
+    flops: f64,
+}
+
+impl Problem<'_> {
+    /// A kernel in one phase or two that reaches this rate, with the types of its general members.
+    fn kernel(
+        &self,
+        tail: &str,
+        spec: KernelSpec,
+        any: [String; 2],
+        is_one_phase: bool,
+        flops_per_us: f64,
+    ) -> CustomKernel {
+        let g = self.g;
+        let angles = if g.rotary { 8 * g.positions * (g.head_dim / 2) } else { 0 };
+        let sums = if self.is_backward { 4 * g.batch * g.heads * g.positions } else { 0 };
         let kernel = CustomKernel {
-            tail: format!("{}_{tail}_v0", real.name()),
+            tail: format!("{}_{tail}_v0", self.real.name()),
             spec,
             work_bytes: if is_one_phase { 0 } else { (angles + sums) as u64 },
-            cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + flops / rate,
+            cost_us: if is_one_phase { PHASE_US } else { 2.0 * PHASE_US } + self.flops / flops_per_us,
         };
         general_or_wider(kernel, any, &numbers(g))
-    };
-    let plain = |tile: usize, rate: f64| {
-        let [own, any @ ..] = shapes(g, real, tile);
-        let (template, any, is_one_phase) = if is_backward {
+    }
+
+    /// The kernel in floats with tiles of so many positions.
+    fn plain(&self, tile: usize, flops_per_us: f64) -> CustomKernel {
+        let g = self.g;
+        let [own, any @ ..] = shapes(g, self.real, tile);
+        let (template, any, is_one_phase) = if self.is_backward {
             // A gradient whose heads have few tiles has the sums of its queries in shared memory.
             let has_sums = !g.rotary && g.positions.div_ceil(tile) <= FEW_TILES;
             ("AttentionBwd", any.map(|any| format!("{any}, {has_sums}")), has_sums)
         } else {
             ("Attention", any, !g.rotary)
         };
-        code(format!("tiles{tile}"), KernelSpec::new(KernelFile::Attention, template, own), any, is_one_phase, rate)
-    };
-    let tile = tile(g.head_dim);
-    let mut out = vec![plain(tile, FLOPS_PER_US)];
-    // If there are fewer of the largest tiles than multiprocessors, smaller tiles use more multiprocessors, but process
-    // every key more often. Tensor cores are faster than either.
-    let blocks = |tile: usize| g.batch * g.heads * g.positions.div_ceil(tile);
-    let is_idle = blocks(tile) < gpu.multiprocessors as usize && mma_supports(g, real, gpu).is_err();
-    if !g.rotary && tile > LEAST_TILE && g.positions > LEAST_TILE && is_idle {
-        out.push(plain(tile / 2, 1.25 * FLOPS_PER_US));
+        let spec = KernelSpec::new(KernelFile::Attention, template, own);
+        self.kernel(&format!("tiles{tile}"), spec, any, is_one_phase, flops_per_us)
     }
-    if mma_supports(g, real, gpu).is_ok() {
+
+    /// The kernel on tensor cores.
+    fn mma(&self) -> CustomKernel {
+        let (g, real) = (self.g, self.real);
         let MmaTiles { warps, streamed, buffers } = MmaTiles::of(g.head_dim, real);
-        let template = if is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
-        let [own, any, _] =
-            shapes(g, real, tile).map(|shape| format!("AttendMma<{shape}, {warps}, {streamed}, {buffers}>"));
+        let template = if self.is_backward { "AttentionMmaBwd" } else { "AttentionMma" };
+        let [own, any, _] = shapes(g, real, tile(g.head_dim))
+            .map(|shape| format!("AttendMma<{shape}, {warps}, {streamed}, {buffers}>"));
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
-        let spec = KernelSpec::new(KernelFile::AttentionMma, template, own);
-        let tail = format!("mma{}x{streamed}", 16 * warps);
-        let kernel = code(tail, spec, [any.clone(), any], !g.rotary && !is_backward, rate);
-        let parts = PART_US * parts_of(g, is_backward, 16 * warps, gpu);
-        out.push(CustomKernel { cost_us: kernel.cost_us + parts, ..kernel });
+        let (spec, tail) =
+            (KernelSpec::new(KernelFile::AttentionMma, template, own), format!("mma{}x{streamed}", 16 * warps));
+        let kernel = self.kernel(&tail, spec, [any.clone(), any], !g.rotary && !self.is_backward, rate);
+        CustomKernel { cost_us: kernel.cost_us + PART_US * self.parts(16 * warps), ..kernel }
     }
-    if wgmma_supports(g, real, gpu) {
-        let [own, any, _] = shapes(g, real, tile).map(|shape| format!("AttendWgmma<{shape}, {}>", gpu.multiprocessors));
+
+    /// The kernel with the matrix instructions of warpgroups.
+    fn wgmma(&self) -> CustomKernel {
+        let (g, blocks) = (self.g, self.gpu.multiprocessors);
+        let [own, any, _] =
+            shapes(g, self.real, tile(g.head_dim)).map(|shape| format!("AttendWgmma<{shape}, {blocks}>"));
         let (template, tail) =
-            if is_backward { ("AttentionWgmmaBwd", "wgmma128x64") } else { ("AttentionWgmma", "wgmma128x128") };
+            if self.is_backward { ("AttentionWgmmaBwd", "wgmma128x64") } else { ("AttentionWgmma", "wgmma128x128") };
         let spec = KernelSpec::new(KernelFile::AttentionWgmma, template, own);
-        let kernel = code(tail.into(), spec, [any.clone(), any], !is_backward, WGMMA_FLOPS_PER_US);
+        let kernel = self.kernel(tail, spec, [any.clone(), any], !self.is_backward, WGMMA_FLOPS_PER_US);
+        let cost_us = kernel.cost_us + WGMMA_PART_US * self.parts(WGMMA_POSITIONS);
         // The exponents of rows are stored beside the sums.
-        let work_bytes = 2 * kernel.work_bytes;
-        let parts = WGMMA_PART_US * parts_of(g, is_backward, WGMMA_POSITIONS, gpu);
-        out.push(CustomKernel { work_bytes, cost_us: kernel.cost_us + parts, ..kernel });
+        CustomKernel { work_bytes: 2 * kernel.work_bytes, cost_us, ..kernel }
     }
-    out
+
+    /// The parts of the work that a multiprocessor has, if each is so many positions of a head of queries, or, in a
+    /// gradient, also of one of keys and values.
+    fn parts(&self, positions: usize) -> f64 {
+        let g = self.g;
+        let heads = if self.is_backward { g.heads + g.kv_heads } else { g.heads };
+        (g.batch * heads * g.positions.div_ceil(positions)) as f64 / f64::from(self.gpu.multiprocessors.max(1))
+    }
 }
 
 /// The name of the member on tensor cores, or the reason why an attention has none.
@@ -147,13 +188,6 @@ fn mma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> Result<()
 fn wgmma_supports(g: &AttentionGeometry, real: Real, gpu: &CudaFacts) -> bool {
     let is_plain = g.head_dim == WGMMA_DIM && !g.rotary && !g.has_dropout();
     is_plain && real.size() == 2 && gpu.capability == (9, 0) && has_few_rows(g)
-}
-
-/// The parts of the work that a multiprocessor has, if each is so many positions of a head of queries, or, in a gradient,
-/// also of one of keys and values.
-fn parts_of(g: &AttentionGeometry, is_backward: bool, positions: usize, gpu: &CudaFacts) -> f64 {
-    let heads = if is_backward { g.heads + g.kv_heads } else { g.heads };
-    (g.batch * heads * g.positions.div_ceil(positions)) as f64 / f64::from(gpu.multiprocessors.max(1))
 }
 
 /// Whether 32 bits can count the rows of scores.
@@ -284,6 +318,35 @@ mod tests {
         assert!(of(16, Real::F32, (9, 0)).contains("round f32"));
         assert!(of(12, Real::Bf16, (9, 0)).contains("multiple of 8") && of(136, Real::F16, (9, 0)).contains("136"));
         assert!(of(16, Real::Tf32, (7, 5)).contains("7.5"));
+    }
+
+    #[test]
+    fn heads_of_64_features_have_a_member_for_warpgroups() {
+        let gpu = Target::h200().as_cuda().unwrap();
+        let g = AttentionGeometry::gpt2();
+        let of = |g: AttentionGeometry, gpu: &CudaFacts| {
+            let kinds = [
+                OpKind::Attention(ops::Attention { geometry: g }),
+                OpKind::AttentionBwd(ops::AttentionBwd { geometry: g }),
+            ];
+            let found = kinds.iter().flat_map(|kind| kernels(kind, Real::Bf16, gpu));
+            found.filter(|kernel| kernel.tail.contains("wgmma")).collect::<Vec<_>>()
+        };
+        let [forward, backward] = of(g, &gpu).try_into().unwrap();
+        assert_eq!((forward.tail.as_str(), forward.work_bytes), ("bf16_wgmma128x128_v0", 0));
+        // Two floats for each row of scores.
+        let rows = (g.batch * g.heads * g.positions) as u64;
+        assert_eq!((backward.tail.as_str(), backward.work_bytes), ("bf16_wgmma128x64_v0", 8 * rows));
+        assert!(backward.spec.ty().starts_with("AttentionWgmmaBwd<AttendWgmma<Attend<bf16, "));
+        assert!(backward.spec.ty().ends_with(", 132>>"), "{}", backward.spec.ty());
+        for other in [
+            AttentionGeometry { head_dim: 32, ..g },
+            AttentionGeometry { rotary: true, ..g },
+            AttentionGeometry { dropout: Scalar::new(0.5), ..g },
+        ] {
+            assert!(of(other, &gpu).is_empty(), "{other:?}");
+        }
+        assert!(of(g, &CudaFacts { capability: (10, 0), ..gpu }).is_empty());
     }
 
     #[test]
