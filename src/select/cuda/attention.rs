@@ -10,18 +10,16 @@ use crate::select::target::CudaFacts;
 /// Multiplications and additions of all multiprocessors in a microsecond, as these kernels reach: in floats, and on
 /// tensor cores with factors of 16 bits and of TF32.
 const FLOPS_PER_US: f64 = 1e7;
-const HALF_FLOPS_PER_US: f64 = 2e8;
+const HALF_FLOPS_PER_US: f64 = 1.5e8;
 const TF32_FLOPS_PER_US: f64 = 6e7;
 
 /// The same with the matrix instructions of warpgroups, once a block streams its tiles.
 const WGMMA_FLOPS_PER_US: f64 = 5.7e8;
 
-/// What a multiprocessor needs for the start and the end of a part of the work, which is the positions that a block
-/// owns, in microseconds: with the matrix instructions of all GPUs, and with those of warpgroups.
-const PART_US: f64 = 1.1;
+/// What a multiprocessor needs for the start and the end of a part of the work of those kernels, in microseconds.
 const WGMMA_PART_US: f64 = 3.1;
 
-/// The positions that a block of kernels with the matrix instructions of warpgroups owns.
+/// The positions of a part.
 const WGMMA_POSITIONS: usize = 128;
 
 /// The cost of a phase in microseconds.
@@ -131,8 +129,7 @@ impl Problem<'_> {
         let rate = if real == Real::Tf32 { TF32_FLOPS_PER_US } else { HALF_FLOPS_PER_US };
         let (spec, tail) =
             (KernelSpec::new(KernelFile::AttentionMma, template, own), format!("mma{}x{streamed}", 16 * warps));
-        let kernel = self.kernel(&tail, spec, [any.clone(), any], !g.rotary && !self.is_backward, rate);
-        CustomKernel { cost_us: kernel.cost_us + PART_US * self.parts(16 * warps), ..kernel }
+        self.kernel(&tail, spec, [any.clone(), any], !g.rotary && !self.is_backward, rate)
     }
 
     /// The kernel with the matrix instructions of warpgroups.
@@ -144,17 +141,12 @@ impl Problem<'_> {
             if self.is_backward { ("AttentionWgmmaBwd", "wgmma128x64") } else { ("AttentionWgmma", "wgmma128x128") };
         let spec = KernelSpec::new(KernelFile::AttentionWgmma, template, own);
         let kernel = self.kernel(tail, spec, [any.clone(), any], !self.is_backward, WGMMA_FLOPS_PER_US);
-        let cost_us = kernel.cost_us + WGMMA_PART_US * self.parts(WGMMA_POSITIONS);
+        // The parts are positions of each head of queries and, in a gradient, of each head of keys and values.
+        let heads = if self.is_backward { g.heads + g.kv_heads } else { g.heads };
+        let parts = (g.batch * heads * g.positions.div_ceil(WGMMA_POSITIONS)) as f64;
+        let cost_us = kernel.cost_us + WGMMA_PART_US * parts / f64::from(blocks.max(1));
         // The exponents of rows are stored beside the sums.
         CustomKernel { work_bytes: 2 * kernel.work_bytes, cost_us, ..kernel }
-    }
-
-    /// The parts of the work that a multiprocessor has, if each is so many positions of a head of queries, or, in a
-    /// gradient, also of one of keys and values.
-    fn parts(&self, positions: usize) -> f64 {
-        let g = self.g;
-        let heads = if self.is_backward { g.heads + g.kv_heads } else { g.heads };
-        (g.batch * heads * g.positions.div_ceil(positions)) as f64 / f64::from(self.gpu.multiprocessors.max(1))
     }
 }
 
