@@ -473,7 +473,8 @@ template <class M> struct AttentionWgmmaBwd {
     }
 
     // The parts of the work: each is a pair of own tiles. Parts are grouped by heads whose positions fit the cache;
-    // within a group, those that stream the most tiles come first.
+    // within a group, those that stream the most tiles of a head come first. Keys that several heads share stream as
+    // many times more, which is not considered.
     struct Parts {
         int all, tiles, heads, each;
         __device__ __forceinline__ typename M::Walk walk(int block) const {

@@ -13,7 +13,7 @@ const SHAPES: [(usize, usize, usize, usize, bool); 9] = [
     (64, 40, 4, 2, true),
     (320, 1, 4, 2, true),
     (33, 5, 3, 1, false),
-    (640, 1, 1, 1, true),
+    (900, 1, 1, 1, true),
     (200, 2, 4, 1, true),
     (129, 3, 6, 3, true),
     (384, 1, 2, 2, false),

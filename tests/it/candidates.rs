@@ -1,6 +1,6 @@
 //! Networks for tests of kernels, their plans for a GPU, and the candidates for their operations; no GPU is needed.
 
-use crate::nets::{ATTENDING, FEW_CHANNELS, GATHERED, GOLDEN, JOINED, ODD, RMS, RULES};
+use crate::nets::{ATTENDING, FEW_CHANNELS, GATHERED, GOLDEN, JOINED, ODD, RMS, RULES, WIDE_HEADS};
 use stepgraph::compile::{Compiled, CpuOnly, Options, compile};
 use stepgraph::exec::cuda::probe;
 use stepgraph::model::{BUNDLED, Model, Precision, check, read_preset};
@@ -16,7 +16,7 @@ pub fn models() -> Vec<Model> {
     let bundled = BUNDLED
         .iter()
         .map(|b| b.text)
-        .chain([ODD, RMS, JOINED, GATHERED, ATTENDING].into_iter().chain(RULES).chain(FEW_CHANNELS))
+        .chain([ODD, RMS, JOINED, GATHERED, ATTENDING, WIDE_HEADS].into_iter().chain(RULES).chain(FEW_CHANNELS))
         .chain(golden.iter().map(String::as_str));
     let models = bundled.map(|text| check(&read_preset(text).unwrap()).model.unwrap());
     models.filter(|model| CpuOnly::of(model).is_none()).collect()

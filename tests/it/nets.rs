@@ -69,6 +69,14 @@ pub const GATHERED: &str = r#"{"version": 1, "name": "gathered",
         {"type": "dense", "units": 32}]}, {"type": "rms_norm"}, {"type": "dense", "units": 5}],
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
+/// Attention whose heads have 64 features and share keys and values; Hopper has its own kernels for it in 16 bits.
+pub const WIDE_HEADS: &str = r#"{"version": 1, "name": "wide-heads",
+    "input": {"type": "tokens", "shape": [75], "vocab": 128, "batch": 3}, "layers": [
+    {"type": "embedding", "units": 128}, {"type": "attention", "heads": 2, "kv_heads": 1, "causal": true},
+    {"type": "dense", "units": 128}],
+    "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.001},
+    "data": {"type": "source"}}"#;
+
 /// Networks of the trajectories with features that the bundled presets do not use.
 pub const GOLDEN: [&str; 12] = [
     "inception",

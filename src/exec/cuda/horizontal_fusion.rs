@@ -188,10 +188,7 @@ fn in_order(sets: Vec<Vec<usize>>, mut made: Vec<Launch>) -> Vec<Launch> {
 fn member(ops: &BoundOps, op: usize) -> Option<Member> {
     let [BoundCall::Kernel { kernel, spec, args }] = &ops.calls[op][..] else { return None };
     let planned = matches!(ops.compiled.selection.choices[op].variant, Variant::Cuda(cuda::Route::Own(_)));
-    // Blocks of a cluster belong together and share a launch with no other operation, and neither do blocks that wait
-    // for each other.
-    let may_share = planned && spec.cluster_blocks == 1 && !spec.blocks_meet;
-    may_share.then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
+    (planned && !spec.is_alone()).then(|| Member { op, spec: Arc::clone(spec), args: **args, threads: kernel.threads })
 }
 
 /// The same, if its kernel is not general: the combination is compiled at once.

@@ -1,4 +1,5 @@
-//! Which types of `attention.cu` and `attention_mma.cu` compute an operation, and with which tiles.
+//! Which types of `attention.cu`, `attention_mma.cu` and `attention_wgmma.cu` compute an operation, and with which
+//! tiles.
 
 use super::elementwise::{dropout_scale, scale_bits};
 use crate::ops::{self, AttentionGeometry, OpKind, dropout_threshold};

@@ -52,6 +52,7 @@ const ROWS: &str = "type, vectors";
 const TABLE: &[&str] = &["rows", "vocabulary", "units"];
 /// What general members of attention are compiled for, and what they read.
 const ATTEND: &str = "type, features of a head, causal or not, rotary or not, dropout or not, tiles";
+const ATTEND_ON: &str = "type, features of a head, scale, causal or not, number of multiprocessors";
 const SAMPLES: &[&str] = &[
     "samples",
     "positions",
@@ -220,8 +221,8 @@ pub const FAMILIES: [KernelFamily; 88] = [
     family(Recurrent, "RecurrenceGridBwd", GRID, &WALK_NUMBERS),
     family(AttentionMma, "AttentionMma", ATTEND, SAMPLES),
     family(AttentionMma, "AttentionMmaBwd", ATTEND, SAMPLES),
-    family(AttentionWgmma, "AttentionWgmma", ATTEND, SAMPLES),
-    family(AttentionWgmma, "AttentionWgmmaBwd", ATTEND, SAMPLES),
+    family(AttentionWgmma, "AttentionWgmma", ATTEND_ON, SAMPLES),
+    family(AttentionWgmma, "AttentionWgmmaBwd", ATTEND_ON, SAMPLES),
     family(Loss, "SoftmaxCe", "type, smoothed or not, lanes, vectors", &["rows", "classes", "smoothing"]),
     family(
         Loss,

@@ -289,6 +289,13 @@ impl KernelSpec {
         matches!(self.member, Member::General { .. })
     }
 
+    /// Whether its launch belongs to no other operation: its blocks need each other, or it divides the registers of a
+    /// launch with its own number of threads among them.
+    #[must_use]
+    pub fn is_alone(&self) -> bool {
+        self.cluster_blocks > 1 || self.blocks_meet || self.file == KernelFile::AttentionWgmma
+    }
+
     /// The numbers that it reads from the arguments of its launch.
     #[must_use]
     pub fn numbers(&self) -> &[u64] {
@@ -352,5 +359,13 @@ mod tests {
         let clear = KernelSpec::new(KernelFile::Clear, "Clear", String::new());
         assert_eq!((clear.ty().as_str(), clear.file.name()), ("Clear", "clear.cu"));
         assert_eq!(KernelSpec::new(KernelFile::Pool, "AvgPool", "float, 2".into()).ty(), "AvgPool<float, 2>");
+    }
+
+    #[test]
+    fn kernels_that_need_a_whole_launch_share_none() {
+        let of = |file: KernelFile| KernelSpec::new(file, "Some", String::new());
+        assert!(!of(KernelFile::Attention).is_alone() && of(KernelFile::AttentionWgmma).is_alone());
+        assert!(of(KernelFile::Norm).in_clusters(2, 2).is_alone());
+        assert!(KernelSpec { blocks_meet: true, ..of(KernelFile::Recurrent) }.is_alone());
     }
 }
