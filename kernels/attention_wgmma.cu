@@ -473,8 +473,8 @@ template <class M> struct AttentionWgmmaBwd {
     }
 
     // The parts of the work: each is a pair of own tiles. Parts are grouped by heads whose positions fit the cache;
-    // within a group, those that stream the most tiles of a head come first. Keys that several heads share stream as
-    // many times more, which is not considered.
+    // within a group, those that stream the most tiles of a head come first, but if several heads share keys, those of
+    // keys and values, which stream as many times more, come before those of queries.
     struct Parts {
         int all, tiles, heads, each;
         __device__ __forceinline__ typename M::Walk walk(int block) const {
@@ -498,9 +498,17 @@ template <class M> struct AttentionWgmmaBwd {
         const int chunk = number / (p.heads * p.each), before = chunk * p.heads;
         const int heads = min_i(p.heads, size.batch * size.kv - before), own = 1 + size.group();
         number -= before * p.each;
-        // A head of keys and values, then those of its queries.
-        const int rank = number / (heads * own), within = number % (heads * own), of = before + within % heads;
-        const int kind = within / heads;
+        // A head of keys and values is number 0 of those that belong together; the others are its queries.
+        int rank, within;
+        if (own == 2) {
+            rank = number / (heads * own), within = number % (heads * own);
+        } else if (number < heads * p.tiles) {
+            rank = number / heads, within = number % heads;
+        } else {
+            number -= heads * p.tiles;
+            rank = number / (heads * (own - 1)), within = heads + number % (heads * (own - 1));
+        }
+        const int of = before + within % heads, kind = within / heads;
         Part out;
         out.keys = kind == 0;
         out.sample = of / size.kv, out.kv = of % size.kv;
@@ -530,7 +538,8 @@ template <class M> struct AttentionWgmmaBwd {
         }
     }
 
-    // For every row of scores: the exponent to base two that a score loses, and, in a second array, the sum of dy y.
+    // For every row of scores: the exponent to base two that a score loses, and, in a second array, the sum of dy y
+    // times the scale.
     DEV float* row_facts(const Args& a) { return a.at<float>(Slots::WORK); }
     DEV void add_rows(const Args& a, Sizes size, int block) {
         const int row = block * (THREADS / LANES) + threadIdx.x / LANES, col = threadIdx.x % LANES * 8;
@@ -545,7 +554,7 @@ template <class M> struct AttentionWgmmaBwd {
         sum = warp_reduce<Sum, LANES>(sum);
         if (row < size.rows() && col == 0) {
             row_facts(a)[row] = a.at<float>(Slots::LSE)[row] * 1.44269504f;
-            row_facts(a)[size.rows() + row] = sum;
+            row_facts(a)[size.rows() + row] = sum * A::scale();
         }
     }
 
@@ -663,7 +672,7 @@ template <class M> struct AttentionWgmmaBwd {
             }
         }
     }
-    // Replaces the gradients of weights by those of scores, without the scale.
+    // Replaces the gradients of weights by those of the unscaled scores.
     template <bool KEYS> DEV void to_scores(State& z, const float* queries) {
 #pragma unroll
         for (int j = 0; j < R / 4; ++j) {
@@ -671,7 +680,7 @@ template <class M> struct AttentionWgmmaBwd {
                 KEYS ? load<float, 2>(queries + M::STREAM + 8 * j) : Vec<float, 2>{{z.sums[0], z.sums[1]}};
 #pragma unroll
             for (int v = 0; v < 4; ++v)
-                z.d[4 * j + v] = z.s[4 * j + v] * (z.d[4 * j + v] - sums.v[KEYS ? v % 2 : v / 2]);
+                z.d[4 * j + v] = z.s[4 * j + v] * fmaf(z.d[4 * j + v], A::scale(), -sums.v[KEYS ? v % 2 : v / 2]);
         }
     }
 
@@ -786,7 +795,7 @@ template <class M> struct AttentionWgmmaBwd {
         T* dx = a.at<T>(Slots::DX) + (i64)p.sample * size.len * packed +
                 (KEYS ? size.heads + p.kv : p.head) * A::D;
         char* out = smem + OWN_BYTES;
-        M::put(size, dx, packed, top, z.dx1, A::scale(), A::scale(), out);
+        M::put(size, dx, packed, top, z.dx1, 1.0f, 1.0f, out);
         if constexpr (KEYS) M::put(size, dx + size.kv * A::D, packed, top, z.dx2, 1.0f, 1.0f, out);
     }
 };
