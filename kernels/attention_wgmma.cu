@@ -188,6 +188,23 @@ template <class A_, int BLOCKS_> struct AttendWgmma {
         // The thread no longer reads what this barrier stands for.
         __device__ __forceinline__ void release(u32 which) const { barrier_arrive(which); }
     };
+    // Shared memory, aligned to the pattern of lines: the own tiles, results on their way, the stages of the streamed
+    // tiles, and the barriers.
+    template <int OWN_BYTES, int STAGE> struct Memory {
+        static constexpr int OUT_BYTES = PAIR * LINE, BEFORE_STAGES = OWN_BYTES + OUT_BYTES;
+        static constexpr int BEFORE_BARRIERS = BEFORE_STAGES + STAGES * STAGE;
+        static constexpr int BYTES = 1024 + BEFORE_BARRIERS + BARRIERS;
+        char* own;
+        __device__ __forceinline__ explicit Memory(char* smem)
+            : own(smem + (1024 - shared_address(smem) % 1024) % 1024) {}
+        __device__ __forceinline__ char* out() const { return own + OWN_BYTES; }
+        __device__ __forceinline__ char* stage(Place place) const { return own + BEFORE_STAGES + place.stage * STAGE; }
+        // Describes the first tile of a stage.
+        __device__ __forceinline__ u64 matrix(Place place) const {
+            return AttendWgmma::matrix(own + BEFORE_STAGES) + place.stage * (STAGE / 16);
+        }
+        __device__ __forceinline__ Barriers barriers() const { return {shared_address(own + BEFORE_BARRIERS)}; }
+    };
     // The parts of the work that one of `blocks` blocks handles. Parts are in groups of `each`, so that what a group
     // reads stays in the second-level cache; in a group, those that take longest come first. Blocks take parts in turn,
     // in rising and in falling order, which divides the work almost evenly.
@@ -222,6 +239,31 @@ template <class A_, int BLOCKS_> struct AttendWgmma {
             if (group == 0) meet(1);
         }
     };
+
+    // Runs a block of the kernel Op: the last warpgroup copies, and the others multiply, part by part.
+    template <class Op> static __device__ __forceinline__ void run(const Args& a, Sizes size, int block, char* smem) {
+        const typename Op::Memory memory(smem);
+        const Barriers barriers = memory.barriers();
+        barriers.start();
+        if (threadIdx.x >= 128 * GROUPS) {
+            take_registers_of_copies();
+            Place place;
+            u32 own = 0;
+            auto walk = Op::walk(size, block);
+            for (int number = walk.next(); number >= 0; number = walk.next(), own ^= 1)
+                Op::copy(a, size, Op::part(size, number), memory, barriers, own, place);
+            copy_commit();
+            copy_wait<0>();
+        } else {
+            take_registers_of_products();
+            const Turns turns(group());
+            Place place;
+            auto walk = Op::walk(size, block);
+            for (int number = walk.next(); number >= 0; number = walk.next())
+                Op::multiply(a, size, Op::part(size, number), memory, barriers, turns, place);
+            turns.end();
+        }
+    }
 };
 
 // Like `Attention`. Blocks own pairs of tiles of queries and stream keys and values, 128 positions at a time.
@@ -231,16 +273,16 @@ template <class M> struct AttentionWgmma {
     using T = typename A::T;
     using Sizes = typename A::Sizes;
     static constexpr int PHASES = 1, THREADS = M::THREADS, MIN_BLOCKS = 1, R = M::RESULT, HALF = M::STREAM;
-    static constexpr int STREAM = 2 * HALF, STAGES = M::STAGES;
+    static constexpr int STREAM = 2 * HALF;
     static constexpr i64 WORK = 0;
-    // Bytes of streamed keys or values, of a stage, of the own queries, and of results on their way.
-    static constexpr int TILE = STREAM * M::LINE, STAGE = 2 * TILE, OWN_BYTES = M::PAIR * M::LINE;
-    static constexpr int OUT_BYTES = OWN_BYTES;
+    // Bytes of streamed keys or values.
+    static constexpr int TILE = STREAM * M::LINE;
+    using Memory = typename M::template Memory<M::PAIR * M::LINE, 2 * TILE>;
     static constexpr int parts(Sizes size) { return size.batch * size.heads * size.tiles_of(M::PAIR); }
     static constexpr int blocks_of(Sizes size) { return min_i(M::BLOCKS, parts(size)); }
     static constexpr int blocks(int) { return blocks_of(Sizes()); }
     DEV int blocks_for(const Args& a, int) { return blocks_of(Sizes(a)); }
-    static constexpr int smem(int) { return 1024 + OWN_BYTES + OUT_BYTES + STAGES * STAGE + M::BARRIERS; }
+    static constexpr int smem(int) { return Memory::BYTES; }
     static_assert(STREAM == M::PAIR, "queries see whole streamed tiles before their own");
 
     // Own queries from `first` on, and the tiles that they stream. Parts are grouped by heads whose positions fit the
@@ -264,57 +306,27 @@ template <class M> struct AttentionWgmma {
     }
 
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
-        const Sizes size(a);
-        smem += (1024 - shared_address(smem) % 1024) % 1024;
-        const typename M::Barriers barriers{shared_address(smem + OWN_BYTES + OUT_BYTES + STAGES * STAGE)};
-        barriers.start();
-        if (threadIdx.x >= 128 * M::GROUPS) {
-            M::take_registers_of_copies();
-            copy(a, size, block, smem, barriers);
-        } else {
-            M::take_registers_of_products();
-            const typename M::Turns turns(M::group());
-            typename M::Place place;
-            auto parts = walk(size, block);
-            for (int number = parts.next(); number >= 0; number = parts.next())
-                attend(a, size, part(size, number), smem, barriers, turns, place);
-            turns.end();
-        }
+        M::template run<AttentionWgmma>(a, Sizes(a), block, smem);
     }
 
-    DEV char* stage_of(char* smem, typename M::Place place) {
-        return smem + OWN_BYTES + OUT_BYTES + place.stage * STAGE;
-    }
-    DEV u64 matrix_of(char* smem, typename M::Place place) {
-        return M::matrix(smem + OWN_BYTES + OUT_BYTES) + place.stage * (STAGE / 16);
-    }
-
-    // What the copying warpgroup does.
-    static __device__ __forceinline__ void copy(const Args& a, Sizes size, int block, char* smem,
-        const typename M::Barriers& barriers) {
+    // What the copying warpgroup does for a part.
+    static __device__ __forceinline__ void copy(const Args& a, Sizes size, const Part& p, const Memory& memory,
+        const typename M::Barriers& barriers, u32 own, typename M::Place& place) {
         const int packed = size.packed();
-        typename M::Place place;
-        u32 own = 0;
-        auto parts = walk(size, block);
-        for (int number = parts.next(); number >= 0; number = parts.next(), own ^= 1) {
-            const Part p = part(size, number);
-            const T* queries = a.at<T>(Slots::QKV) + (i64)p.sample * size.len * packed + p.head * A::D;
-            const T* keys = queries + (size.heads + p.kv - p.head) * A::D;
+        const T* queries = a.at<T>(Slots::QKV) + (i64)p.sample * size.len * packed + p.head * A::D;
+        const T* keys = queries + (size.heads + p.kv - p.head) * A::D;
 #pragma unroll 1
-            for (int turn = 0; turn < p.turns; ++turn, place.advance()) {
-                barrier_wait(barriers.free(place.stage), place.turn ^ 1);
-                if (turn == 0) {
-                    barrier_wait(barriers.own_free(), own ^ 1);
-                    M::template fetch<M::PAIR>(size, smem, queries, packed, p.first);
-                }
-                char* stage = stage_of(smem, place);
-                M::template fetch<STREAM>(size, stage, keys, packed, turn * STREAM);
-                M::template fetch<STREAM>(size, stage + TILE, keys + size.kv * A::D, packed, turn * STREAM);
-                barrier_arrive_after_copies(barriers.full(place.stage));
+        for (int turn = 0; turn < p.turns; ++turn, place.advance()) {
+            barrier_wait(barriers.free(place.stage), place.turn ^ 1);
+            if (turn == 0) {
+                barrier_wait(barriers.own_free(), own ^ 1);
+                M::template fetch<M::PAIR>(size, memory.own, queries, packed, p.first);
             }
+            char* stage = memory.stage(place);
+            M::template fetch<STREAM>(size, stage, keys, packed, turn * STREAM);
+            M::template fetch<STREAM>(size, stage + TILE, keys + size.kv * A::D, packed, turn * STREAM);
+            barrier_arrive_after_copies(barriers.full(place.stage));
         }
-        copy_commit();
-        copy_wait<0>();
     }
 
     // What a thread holds while it streams tiles: its own rows, the products of a tile in two halves, the sum of
@@ -373,12 +385,13 @@ template <class M> struct AttentionWgmma {
         }
     }
 
-    static __device__ __forceinline__ void attend(const Args& a, Sizes size, const Part& p, char* smem,
+    // What the other warpgroups do for a part.
+    static __device__ __forceinline__ void multiply(const Args& a, Sizes size, const Part& p, const Memory& memory,
         const typename M::Barriers& barriers, const typename M::Turns& turns, typename M::Place& place) {
         const int own = p.first + turns.group * M::OWN, top = p.first + M::own_row(), query = top + M::g();
         State z;
         barriers.wait(place);
-        M::hold(z.held, smem);
+        M::hold(z.held, memory.own);
         barriers.release(barriers.own_free());
         M::clear(z.out);
 #pragma unroll
@@ -397,7 +410,7 @@ template <class M> struct AttentionWgmma {
         warpgroup_sees_memory();
         turns.wait();
         warpgroup_fence();
-        begin(z, matrix_of(smem, place));
+        begin(z, memory.matrix(place));
         turns.pass();
         warpgroup_wait<0>(z.s[0]);
         warpgroup_wait<0>(z.s[1]);
@@ -411,8 +424,8 @@ template <class M> struct AttentionWgmma {
             warpgroup_sees_memory();
             turns.wait();
             warpgroup_fence();
-            begin(z, matrix_of(smem, place));
-            add(z, weights, matrix_of(smem, before));
+            begin(z, memory.matrix(place));
+            add(z, weights, memory.matrix(before));
             turns.pass();
             warpgroup_wait<1>(z.s[0]);
             warpgroup_wait<1>(z.s[1]);
@@ -426,7 +439,7 @@ template <class M> struct AttentionWgmma {
         }
         to_factors();
         warpgroup_fence();
-        add(z, weights, matrix_of(smem, place));
+        add(z, weights, memory.matrix(place));
         warpgroup_wait<0>(z.out);
         barriers.release(barriers.free(place.stage));
         place.advance();
@@ -442,7 +455,7 @@ template <class M> struct AttentionWgmma {
                 a.at<float>(Slots::LSE)[(i64)of * size.len + at] = fmaf(z.most[r], A::scale(), logf(z.sum[r]));
         }
         T* y = a.at<T>(Slots::Y) + (i64)p.sample * size.len * size.width() + p.head * A::D;
-        M::put(size, y, size.width(), top, z.out, by[0], by[1], smem + OWN_BYTES);
+        M::put(size, y, size.width(), top, z.out, by[0], by[1], memory.out());
     }
 };
 
@@ -459,32 +472,31 @@ template <class M> struct AttentionWgmmaBwd {
     static constexpr int LANES = A::D / 8;
     static constexpr i64 WORK = 8ll * Sizes().rows();
     // Bytes of the two floats of each query of a tile or of a pair of tiles, which keep the tiles behind them aligned
-    // to the pattern of lines; of a stage, of the own tiles, and of results on their way.
-    static constexpr int FACTS = 1024, STAGE = 2 * M::TILE + FACTS, OWN_BYTES = 2 * M::PAIR * M::LINE + FACTS;
-    static constexpr int OUT_BYTES = M::PAIR * M::LINE;
+    // to the pattern of lines.
+    static constexpr int FACTS = 1024;
+    using Memory = typename M::template Memory<2 * M::PAIR * M::LINE + FACTS, 2 * M::TILE + FACTS>;
     static_assert(8 * M::PAIR <= FACTS, "two floats for each query");
     static constexpr int blocks_of(Sizes size, int phase) {
         return phase == 0 ? ceil_div(size.rows(), THREADS / LANES) : min_i(M::BLOCKS, parts(size).all);
     }
     static constexpr int blocks(int phase) { return blocks_of(Sizes(), phase); }
     DEV int blocks_for(const Args& a, int phase) { return blocks_of(Sizes(a), phase); }
-    static constexpr int smem(int phase) {
-        return phase == 0 ? 0 : 1024 + OWN_BYTES + OUT_BYTES + M::STAGES * STAGE + M::BARRIERS;
-    }
+    static constexpr int smem(int phase) { return phase == 0 ? 0 : Memory::BYTES; }
 
     // The parts of the work: each is a pair of own tiles. Parts are grouped by heads whose positions fit the cache;
     // within a group, those that stream the most tiles of a head come first, but if several heads share keys, those of
     // keys and values, which stream as many times more, come before those of queries.
     struct Parts {
         int all, tiles, heads, each;
-        __device__ __forceinline__ typename M::Walk walk(int block) const {
-            return typename M::Walk(all, heads * each, block);
-        }
     };
     __host__ __device__ __forceinline__ static constexpr Parts parts(Sizes size) {
         const int tiles = size.tiles_of(M::PAIR), kv = size.batch * size.kv, own = 1 + size.group();
         const int heads = M::CACHED / M::LINE / (2 * own) / size.len;
         return {kv * tiles * own, tiles, heads < 1 ? 1 : heads < kv ? heads : kv, tiles * own};
+    }
+    static __device__ __forceinline__ typename M::Walk walk(Sizes size, int block) {
+        const Parts p = parts(size);
+        return typename M::Walk(p.all, p.heads * p.each, block);
     }
     // The own positions from `first` on, of keys and values of head `kv` or of queries of head `head`, and the
     // positions that they stream, in so many turns. Keys and values stream queries of several heads; `head` is the
@@ -524,18 +536,7 @@ template <class M> struct AttentionWgmmaBwd {
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
         const Sizes size(a);
         if constexpr (PHASE == 0) add_rows(a, size, block);
-        else {
-            smem += (1024 - shared_address(smem) % 1024) % 1024;
-            const typename M::Barriers barriers{shared_address(smem + OWN_BYTES + OUT_BYTES + M::STAGES * STAGE)};
-            barriers.start();
-            if (threadIdx.x >= 128 * M::GROUPS) {
-                M::take_registers_of_copies();
-                copy(a, size, block, smem, barriers);
-            } else {
-                M::take_registers_of_products();
-                multiply(a, size, block, smem, barriers);
-            }
-        }
+        else M::template run<AttentionWgmmaBwd>(a, size, block, smem);
     }
 
     // For every row of scores: the exponent to base two that a score loses, and, in a second array, the sum of dy y
@@ -558,12 +559,6 @@ template <class M> struct AttentionWgmmaBwd {
         }
     }
 
-    DEV char* stage_of(char* smem, typename M::Place place) {
-        return smem + OWN_BYTES + OUT_BYTES + place.stage * STAGE;
-    }
-    DEV u64 matrix_of(char* smem, typename M::Place place) {
-        return M::matrix(smem + OWN_BYTES + OUT_BYTES) + place.stage * (STAGE / 16);
-    }
     DEV const T* qkv_of(const Args& a, Sizes size, int sample) {
         return a.at<T>(Slots::QKV) + (i64)sample * size.len * size.packed();
     }
@@ -581,57 +576,43 @@ template <class M> struct AttentionWgmmaBwd {
         }
     }
 
-    // What the copying warpgroup does.
-    static __device__ __forceinline__ void copy(const Args& a, Sizes size, int block, char* smem,
-        const typename M::Barriers& barriers) {
+    // What the copying warpgroup does for a part.
+    static __device__ __forceinline__ void copy(const Args& a, Sizes size, const Part& p, const Memory& memory,
+        const typename M::Barriers& barriers, u32 own, typename M::Place& place) {
         const int packed = size.packed(), width = size.width();
-        typename M::Place place;
-        u32 own = 0;
-        auto walk = parts(size).walk(block);
-        for (int number = walk.next(); number >= 0; number = walk.next(), own ^= 1) {
-            const Part p = part(size, number);
-            const T* qkv = qkv_of(a, size, p.sample);
-            const T* dy = a.at<T>(Slots::DY) + (i64)p.sample * size.len * width;
-            const T *keys = qkv + (size.heads + p.kv) * A::D, *values = keys + size.kv * A::D;
-            int head = p.head, from = p.begin;
+        const T* qkv = qkv_of(a, size, p.sample);
+        const T* dy = a.at<T>(Slots::DY) + (i64)p.sample * size.len * width;
+        const T *keys = qkv + (size.heads + p.kv) * A::D, *values = keys + size.kv * A::D;
+        int head = p.head, from = p.begin;
 #pragma unroll 1
-            for (int turn = 0; turn < p.turns; ++turn) {
-                const T *x1 = p.keys ? keys : qkv + p.head * A::D, *x2 = p.keys ? values : dy + p.head * A::D;
-                const T *y1 = p.keys ? qkv + head * A::D : keys, *y2 = p.keys ? dy + head * A::D : values;
-                const int dx2 = p.keys ? packed : width, dy2 = p.keys ? width : packed;
-                barrier_wait(barriers.free(place.stage), place.turn ^ 1);
-                if (turn == 0) {
-                    barrier_wait(barriers.own_free(), own ^ 1);
-                    M::template fetch<M::PAIR>(size, smem, x1, packed, p.first);
-                    M::template fetch<M::PAIR>(size, smem + M::PAIR * M::LINE, x2, dx2, p.first);
-                    if (!p.keys) copy_facts<M::PAIR>(a, size, smem + 2 * M::PAIR * M::LINE, p.sample, head, p.first);
-                }
-                char* stage = stage_of(smem, place);
-                M::template fetch<M::STREAM>(size, stage, y1, packed, from);
-                M::template fetch<M::STREAM>(size, stage + M::TILE, y2, dy2, from);
-                if (p.keys) copy_facts<M::STREAM>(a, size, stage + 2 * M::TILE, p.sample, head, from);
-                barrier_arrive_after_copies(barriers.full(place.stage));
-                place.advance();
-                from += M::STREAM;
-                if (from == p.end) from = p.begin, ++head;
+        for (int turn = 0; turn < p.turns; ++turn) {
+            const T *x1 = p.keys ? keys : qkv + p.head * A::D, *x2 = p.keys ? values : dy + p.head * A::D;
+            const T *y1 = p.keys ? qkv + head * A::D : keys, *y2 = p.keys ? dy + head * A::D : values;
+            const int dx2 = p.keys ? packed : width, dy2 = p.keys ? width : packed;
+            barrier_wait(barriers.free(place.stage), place.turn ^ 1);
+            if (turn == 0) {
+                char* x = memory.own;
+                barrier_wait(barriers.own_free(), own ^ 1);
+                M::template fetch<M::PAIR>(size, x, x1, packed, p.first);
+                M::template fetch<M::PAIR>(size, x + M::PAIR * M::LINE, x2, dx2, p.first);
+                if (!p.keys) copy_facts<M::PAIR>(a, size, x + 2 * M::PAIR * M::LINE, p.sample, head, p.first);
             }
+            char* stage = memory.stage(place);
+            M::template fetch<M::STREAM>(size, stage, y1, packed, from);
+            M::template fetch<M::STREAM>(size, stage + M::TILE, y2, dy2, from);
+            if (p.keys) copy_facts<M::STREAM>(a, size, stage + 2 * M::TILE, p.sample, head, from);
+            barrier_arrive_after_copies(barriers.full(place.stage));
+            place.advance();
+            from += M::STREAM;
+            if (from == p.end) from = p.begin, ++head;
         }
-        copy_commit();
-        copy_wait<0>();
     }
 
-    // What the warpgroups do.
-    static __device__ __forceinline__ void multiply(const Args& a, Sizes size, int block, char* smem,
-        const typename M::Barriers& barriers) {
-        const typename M::Turns turns(M::group());
-        typename M::Place place;
-        auto walk = parts(size).walk(block);
-        for (int number = walk.next(); number >= 0; number = walk.next()) {
-            const Part p = part(size, number);
-            if (p.keys) differentiate<true>(a, size, p, smem, barriers, turns, place);
-            else differentiate<false>(a, size, p, smem, barriers, turns, place);
-        }
-        turns.end();
+    // What the other warpgroups do for a part.
+    static __device__ __forceinline__ void multiply(const Args& a, Sizes size, const Part& p, const Memory& memory,
+        const typename M::Barriers& barriers, const typename M::Turns& turns, typename M::Place& place) {
+        if (p.keys) differentiate<true>(a, size, p, memory, barriers, turns, place);
+        else differentiate<false>(a, size, p, memory, barriers, turns, place);
     }
 
     // What a thread holds while it streams tiles: its own rows, the exponents and sums of its own queries, the products
@@ -692,8 +673,8 @@ template <class M> struct AttentionWgmmaBwd {
         warpgroup_commit();
     }
     // What the streamed queries of a tile that this lane handles lose and subtract.
-    DEV const float* queries_of(char* smem, typename M::Place place) {
-        return (const float*)(stage_of(smem, place) + 2 * M::TILE) + 2 * M::t();
+    DEV const float* queries_of(const Memory& memory, typename M::Place place) {
+        return (const float*)(memory.stage(place) + 2 * M::TILE) + 2 * M::t();
     }
 
     // Whether no query of a tile from position `from` on sees a key of the warpgroup's own tile, or, unless KEYS, the
@@ -703,15 +684,15 @@ template <class M> struct AttentionWgmmaBwd {
     }
 
     template <bool KEYS>
-    static __device__ __forceinline__ void differentiate(const Args& a, Sizes size, const Part& p, char* smem,
+    static __device__ __forceinline__ void differentiate(const Args& a, Sizes size, const Part& p, const Memory& memory,
         const typename M::Barriers& barriers, const typename M::Turns& turns, typename M::Place& place) {
         const int own = p.first + turns.group * M::OWN, top = p.first + M::own_row(), packed = size.packed();
         State z;
         barriers.wait(place);
-        M::hold(z.held1, smem);
-        M::hold(z.held2, smem + M::PAIR * M::LINE);
+        M::hold(z.held1, memory.own);
+        M::hold(z.held2, memory.own + M::PAIR * M::LINE);
         if constexpr (!KEYS) {
-            const float* facts = (const float*)(smem + 2 * M::PAIR * M::LINE) + M::own_row() + M::g();
+            const float* facts = (const float*)(memory.own + 2 * M::PAIR * M::LINE) + M::own_row() + M::g();
 #pragma unroll
             for (int r = 0; r < 2; ++r) z.less[r] = facts[8 * r], z.sums[r] = facts[M::PAIR + 8 * r];
         }
@@ -745,18 +726,18 @@ template <class M> struct AttentionWgmmaBwd {
             const int query = KEYS ? its : own, key = KEYS ? own : its;
             const bool is_whole = (size.len % M::STREAM == 0 || its + M::STREAM <= size.len) &&
                                   (!A::CAUSAL || key + M::OWN - 1 <= query);
-            weigh<KEYS>(size, z, queries_of(smem, place), is_whole, top + M::g(), its + 2 * M::t());
+            weigh<KEYS>(size, z, queries_of(memory, place), is_whole, top + M::g(), its + 2 * M::t());
         };
         barriers.wait(place);
         warpgroup_sees_memory();
         turns.wait();
         warpgroup_fence();
-        begin(z, matrix_of(smem, place));
+        begin(z, memory.matrix(place));
         turns.pass();
         warpgroup_wait<1>(z.s);
         weigh_tile();
         warpgroup_wait<0>(z.d);
-        to_scores<KEYS>(z, queries_of(smem, place));
+        to_scores<KEYS>(z, queries_of(memory, place));
 #pragma unroll 1
         while (left > hidden + 1) {
             const typename M::Place before = place;
@@ -769,13 +750,13 @@ template <class M> struct AttentionWgmmaBwd {
             warpgroup_sees_memory();
             turns.wait();
             warpgroup_fence();
-            begin(z, matrix_of(smem, place));
-            add<KEYS>(z, weights, scores, matrix_of(smem, before));
+            begin(z, memory.matrix(place));
+            add<KEYS>(z, weights, scores, memory.matrix(before));
             turns.pass();
             warpgroup_wait<2>(z.s);
             weigh_tile();
             warpgroup_wait<1>(z.d);
-            to_scores<KEYS>(z, queries_of(smem, place));
+            to_scores<KEYS>(z, queries_of(memory, place));
             // The compiler moves computations behind a wait for products, but not behind a branch: what comes before
             // this one is computed beside the products.
             if (left > 1) barriers.wait_for_next(place);
@@ -786,7 +767,7 @@ template <class M> struct AttentionWgmmaBwd {
         M::to_factor(weights, z.s);
         M::to_factor(scores, z.d);
         warpgroup_fence();
-        add<KEYS>(z, weights, scores, matrix_of(smem, place));
+        add<KEYS>(z, weights, scores, memory.matrix(place));
         warpgroup_wait<0>(z.dx1);
         warpgroup_wait<0>(z.dx2);
         barriers.release(barriers.free(place.stage));
@@ -794,7 +775,7 @@ template <class M> struct AttentionWgmmaBwd {
         pass();
         T* dx = a.at<T>(Slots::DX) + (i64)p.sample * size.len * packed +
                 (KEYS ? size.heads + p.kv : p.head) * A::D;
-        char* out = smem + OWN_BYTES;
+        char* out = memory.out();
         M::put(size, dx, packed, top, z.dx1, 1.0f, 1.0f, out);
         if constexpr (KEYS) M::put(size, dx + size.kv * A::D, packed, top, z.dx2, 1.0f, 1.0f, out);
     }
