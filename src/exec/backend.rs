@@ -110,7 +110,10 @@ pub struct Recording {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReferenceCheck {
     pub op: usize,
+    /// The name of the kernel that was planned.
     pub kernel: String,
+    /// What ran, call by call: the C++ type of a custom kernel, or a library's call, as the library describes it.
+    pub calls: Vec<String>,
     /// The largest ratio of an error to its bound.
     pub ratio: f64,
     /// The position of that error; empty if there is no error.

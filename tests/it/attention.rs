@@ -19,8 +19,8 @@ const SHAPES: [(usize, usize, usize, usize, bool); 9] = [
     (384, 1, 2, 2, false),
 ];
 
-/// The ends of the names of these kernels: of attention and of its gradient.
-const KERNELS: [&str; 2] = ["_wgmma128x128_v0", "_wgmma128x64_v0"];
+/// The ends of the names of these kernels and the starts of their types: of attention and of its gradient.
+const KERNELS: [(&str, &str); 2] = [("_wgmma128x128_v0", "AttentionWgmma<"), ("_wgmma128x64_v0", "AttentionWgmmaBwd<")];
 
 /// A network with an attention of such a shape, with heads of 64 features.
 fn network((positions, batch, heads, kv_heads, causal): (usize, usize, usize, usize, bool)) -> String {
@@ -36,7 +36,7 @@ fn network((positions, batch, heads, kv_heads, causal): (usize, usize, usize, us
 #[test]
 fn only_16_bits_on_hopper_have_these_kernels() {
     let of = |target: &Target, precision: Precision| {
-        KERNELS.map(|kernel| with_kernels(&network(SHAPES[3]), target, precision, kernel).1.len())
+        KERNELS.map(|(plan, _)| with_kernels(&network(SHAPES[3]), target, precision, plan).1.len())
     };
     let hopper = Target::h200();
     let other = Target::cuda("some GPU", CudaFacts { capability: (8, 9), ..hopper.as_cuda().unwrap() });
@@ -63,7 +63,7 @@ fn attention_by_warpgroups_equals_plain_loops_on_a_gpu() {
         for kernels in members {
             let machine = Target { kernels: *kernels, ..machine.clone() };
             println!("{kernels:?}, {shape:?}");
-            KERNELS.iter().for_each(|kernel| compare_on(&machine, &network(shape), precision, kernel, 1));
+            KERNELS.iter().for_each(|kernel| compare_on(&machine, &network(shape), precision, *kernel, 1));
         }
     }
 }

@@ -90,8 +90,16 @@ impl BoundCall {
     pub(super) fn describe(&self) -> Option<String> {
         match self {
             Self::Kernel { .. } => None,
-            Self::CublasLt { plan, .. } => Some(plan.describe()),
-            Self::Cudnn { plan, .. } => Some(plan.clone()),
+            Self::CublasLt { .. } | Self::Cudnn { .. } => Some(self.name()),
+        }
+    }
+
+    /// The C++ type of a custom kernel, or what a library computes, as the library describes it.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Kernel { spec, .. } => spec.ty(),
+            Self::CublasLt { plan, .. } => plan.describe(),
+            Self::Cudnn { plan, .. } => plan.clone(),
         }
     }
 

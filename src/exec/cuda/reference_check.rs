@@ -4,6 +4,7 @@
 //! Outputs are poisoned before the kernel runs, so that elements that are not written are found. Values beside the
 //! outputs in flat vectors must not change.
 
+use super::bound_call::BoundCall;
 use super::reference_bounds::{Coarse, Judged, flushed, judge, rounds_factors};
 use super::reference_run::{filters_of, run};
 use super::reference_updates::totals;
@@ -50,6 +51,7 @@ fn compare_as<T: Judged>(
     let mut check = ReferenceCheck {
         op: index,
         kernel: compiled.selection.choices[index].kernel.clone(),
+        calls: step.ops.calls[index].iter().map(BoundCall::name).collect(),
         ratio: 0.0,
         at: String::new(),
         wrong: String::new(),
