@@ -3,6 +3,10 @@
 use super::recordings::PATHS;
 use super::{CLASSES, IMAGES, VALUES};
 use crate::nets::GATHERED;
+use stepgraph::compile::{Options, compile};
+use stepgraph::model::{check, read_preset};
+use stepgraph::select::Target;
+use stepgraph::select::cuda::{KernelFile, custom_kernels, real_of};
 
 /// A classifier in TF32 whose weights are updated by the operations that compute their gradients.
 pub const TENSOR: &str = r#"{"version": 1, "name": "tensor", "precision": "tf32",
@@ -42,6 +46,13 @@ pub const HEADS: &str = r#"{"version": 1, "name": "heads", "precision": "tf32",
 pub const HALF_HEADS: &str = r#"{"version": 1, "name": "half-heads", "precision": "bf16",
     "input": {"shape": [140, 48], "batch": 4}, "layers": [
     {"type": "attention", "heads": 2, "causal": true}, {"type": "dense", "units": 3}],
+    "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
+
+/// Attention by the matrix instructions of warpgroups, which only Hopper has: several tiles, the last of which is not
+/// whole, and shared heads.
+pub const WARPGROUPS: &str = r#"{"version": 1, "name": "warpgroups", "precision": "bf16",
+    "input": {"shape": [370, 128], "batch": 1}, "layers": [
+    {"type": "attention", "heads": 2, "kv_heads": 1, "causal": true}, {"type": "dense", "units": 3}],
     "loss": {"type": "mse"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
 /// A head with so many features that a tile has 16 positions; the last tile has one.
@@ -119,7 +130,34 @@ pub const SCALED: &str = r#"{"version": 1, "name": "scaled", "precision": "f16",
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.01}}"#;
 
 /// All of them.
-pub const NETWORKS: [&str; 22] = [
+pub const NETWORKS: [&str; 23] = [
     CLASSES, IMAGES, VALUES, TENSOR, MANY, CHOICES, SEGMENTS, TOKENS, RECURRENT, PAIRS, WIDE, WIDE_HALF, STREAMED,
-    HEADS, HALF_HEADS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS, SCALED,
+    HEADS, HALF_HEADS, WARPGROUPS, TALL, LONG, WORDS, BLOCK, GATHERED, PATHS, SCALED,
 ];
+
+/// Families of kernels that only some networks have.
+pub const FAMILIES: [KernelFile; 8] = [
+    KernelFile::Conv,
+    KernelFile::Norm,
+    KernelFile::Pool,
+    KernelFile::Sequence,
+    KernelFile::Attention,
+    KernelFile::AttentionMma,
+    KernelFile::AttentionWgmma,
+    KernelFile::Recurrent,
+];
+
+/// Whether the step of a network may use a kernel of a file: one of all candidates of its operations on a machine.
+pub fn may_have(network: &str, file: &str, machine: &Target) -> bool {
+    if FAMILIES.iter().all(|family| family.name() != file) {
+        return true;
+    }
+    let model = check(&read_preset(network).unwrap()).model.unwrap();
+    let compiled = compile(&model, &Options::train(machine.clone())).unwrap();
+    let (selection, facts) = (&compiled.selection, machine.as_cuda().unwrap());
+    selection.program.ops.iter().any(|op| {
+        let kernels = custom_kernels(&op.kind, real_of(&selection.program, op, selection.real), &facts);
+        let mut files = kernels.iter().flat_map(|kernel| [Some(kernel.spec.file), kernel.spec.file.base()]).flatten();
+        files.any(|has| has.name() == file)
+    })
+}

@@ -9,18 +9,16 @@
 //! `STEPGRAPH_TEST_SECONDS` ends it earlier.
 
 use super::child::{Child, Ended, processors, side_by_side};
-use super::gpu_networks::NETWORKS;
+use super::gpu_networks::{FAMILIES, NETWORKS, may_have};
 use super::gpu_run::texts;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use stepgraph::compile::{Options, compile};
 use stepgraph::exec::cuda::{self, plant};
-use stepgraph::model::{Precision, check, read_preset};
+use stepgraph::model::{Precision, read_preset};
 use stepgraph::select::Target;
-use stepgraph::select::cuda::{KernelFile, custom_kernels, real_of};
 use stepgraph::train::{DataChoice, Overrides, Session, SessionSpec, VerifyOptions, verify};
 
 const COUNT: &str = "STEPGRAPH_TEST_MUTANTS";
@@ -151,7 +149,7 @@ fn only_losses_in_f32_have_the_narrow_limit() {
         .filter(|network| limit(network) > OFF)
         .map(|network| read_preset(network).unwrap().name)
         .collect();
-    assert_eq!(wide, ["tensor", "choices", "wide-half", "heads", "half-heads", "scaled", "half"]);
+    assert_eq!(wide, ["tensor", "choices", "wide-half", "heads", "half-heads", "warpgroups", "scaled", "half"]);
 }
 
 fn networks() -> Vec<&'static str> {
@@ -177,32 +175,6 @@ fn losses(network: &str, machine: &Target) -> Result<Vec<f32>, String> {
     Ok(losses)
 }
 
-/// Families of kernels that only some networks have.
-const FAMILIES: [KernelFile; 7] = [
-    KernelFile::Conv,
-    KernelFile::Norm,
-    KernelFile::Pool,
-    KernelFile::Sequence,
-    KernelFile::Attention,
-    KernelFile::AttentionMma,
-    KernelFile::Recurrent,
-];
-
-/// Whether the step of a network may use a kernel of a file: one of all candidates of its operations on a machine.
-fn may_have(network: &str, file: &str, machine: &Target) -> bool {
-    if FAMILIES.iter().all(|family| family.name() != file) {
-        return true;
-    }
-    let model = check(&read_preset(network).unwrap()).model.unwrap();
-    let compiled = compile(&model, &Options::train(machine.clone())).unwrap();
-    let (selection, facts) = (&compiled.selection, machine.as_cuda().unwrap());
-    selection.program.ops.iter().any(|op| {
-        let kernels = custom_kernels(&op.kind, real_of(&selection.program, op, selection.real), &facts);
-        let mut files = kernels.iter().flat_map(|kernel| [Some(kernel.spec.file), kernel.spec.file.base()]).flatten();
-        files.any(|has| has.name() == file)
-    })
-}
-
 #[test]
 fn a_change_is_tried_on_the_networks_that_may_have_its_kernels() {
     let of = |file: &str| {
@@ -210,7 +182,8 @@ fn a_change_is_tried_on_the_networks_that_may_have_its_kernels() {
         having.map(|network| read_preset(network).unwrap().name).collect::<Vec<_>>()
     };
     assert_eq!(of("pool.cu"), ["images", "half"]);
-    assert_eq!(of("attention_mma.cu"), ["heads", "half-heads"]);
+    assert_eq!(of("attention_mma.cu"), ["heads", "half-heads", "warpgroups"]);
+    assert_eq!(of("attention_wgmma.cu"), ["warpgroups"]);
     assert_eq!(of("recurrent.cu"), ["recurrent", "pairs", "wide", "wide-half", "streamed"]);
     for file in ["prelude.cuh", "gemm.cu", "feed.cu", "optimizer.cu", "elementwise.cu"] {
         assert_eq!(of(file).len(), networks().len(), "{file}");
