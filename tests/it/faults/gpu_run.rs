@@ -21,6 +21,8 @@ const FAULT: &str = "STEPGRAPH_TEST_FAULT";
 const NETWORK: &str = "STEPGRAPH_TEST_NETWORK";
 const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
 const KERNELS: &str = "STEPGRAPH_TEST_KERNELS";
+/// Limits the faults to those in this file, such as `attention_wgmma.cu`, and the networks to theirs.
+const ONLY: &str = "STEPGRAPH_FAULTS_IN";
 /// The test that such a process runs.
 const CHILD: &str = "faults::gpu_run::one_fault_in_a_process_of_its_own";
 /// The check that compares kernels one by one.
@@ -117,9 +119,9 @@ impl Outcome {
     }
 }
 
-/// Verifies a network in a separate process, with a fault by its index in the table or none.
-fn in_process(fault: Option<usize>, network: &str, kernels: Kernels, proofs: &str, cache: &Path) -> Outcome {
-    let fault = fault.map_or_else(|| "none".to_owned(), |f| f.to_string());
+/// Verifies a network in a separate process, with a fault by its name in the table or none.
+fn in_process(fault: Option<&str>, network: &str, kernels: Kernels, proofs: &str, cache: &Path) -> Outcome {
+    let fault = fault.unwrap_or_default().to_owned();
     let variables = [
         (FAULT, fault),
         (NETWORK, network.to_owned()),
@@ -143,8 +145,8 @@ fn one_fault_in_a_process_of_its_own() {
         println!("skipped: the table of faults starts this for each of them");
         return;
     };
-    if let Some(fault) = fault.parse::<usize>().ok().and_then(|index| table().into_iter().nth(index)) {
-        plant::plant(fault.text).unwrap();
+    if !fault.is_empty() {
+        plant::plant(table().into_iter().find(|f| f.name == fault).unwrap().text).unwrap();
     }
     let gpu = cuda::gpu(0).unwrap();
     let preset = read_preset(&network).unwrap();
@@ -174,8 +176,13 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
     let cache = tempfile::tempdir().unwrap();
     let every: Vec<&str> = Proof::ALL.iter().map(|p| p.name()).collect();
     // Unchanged kernels first: what they need is compiled and timed once for all.
-    let table = table();
+    let mut table = table();
     let mut unchanged: Vec<(&str, Kernels)> = NETWORKS.map(|network| (network, Kernels::Specialised)).to_vec();
+    if let Ok(file) = std::env::var(ONLY) {
+        table.retain(|fault| fault.text.file == file);
+        assert!(!table.is_empty(), "{ONLY}: the table has no faults in {file}");
+        unchanged.clear();
+    }
     for pair in table.iter().flat_map(|fault| fault.networks.iter().map(|network| (*network, fault.kernels))) {
         if !unchanged.contains(&pair) {
             unchanged.push(pair);
@@ -204,7 +211,8 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
             }
             let mut lines = Vec::new();
             for network in &fault.networks {
-                let outcome = in_process(Some(index), network, fault.kernels, proof(fault.check).name(), cache.path());
+                let outcome =
+                    in_process(Some(fault.name), network, fault.kernels, proof(fault.check).name(), cache.path());
                 let is_found = outcome.of(fault.check) == Some("fail");
                 let name = read_preset(network).unwrap().name;
                 let seen =
@@ -216,7 +224,7 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
             }
             // The other checks that find it do not matter for the test; they are printed for readers of the table.
             let network = fault.networks[0];
-            let others = in_process(Some(index), network, fault.kernels, &every.join(","), cache.path());
+            let others = in_process(Some(fault.name), network, fault.kernels, &every.join(","), cache.path());
             lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
             (false, lines)
         },
