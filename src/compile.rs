@@ -147,18 +147,6 @@ impl CpuOnly {
     /// The first such operation of a model's training step, on any path through its layers.
     #[must_use]
     pub fn of(model: &Model) -> Option<Self> {
-        Self::of_precision(model).or_else(|| Self::of_paths(model))
-    }
-
-    /// With loss scaling, all gradients are checked together, but the gradients of groups of parameters that survive a
-    /// part of a step are separate vectors.
-    fn of_precision(model: &Model) -> Option<Self> {
-        let are_separate = model.accumulate > 1 && model.params.iter().any(|param| param.group > 0);
-        (model.precision == Precision::F16 && are_separate)
-            .then(|| Self { op: "the scaled update", owner: "layers that choose (f16, accumulate)".to_owned() })
-    }
-
-    fn of_paths(model: &Model) -> Option<Self> {
         model.covering_paths().iter().find_map(|path| {
             let model = model.along(path);
             let graph = ir::build(&model, Mode::Train, Metrics::default(), DType::F32);
@@ -228,8 +216,7 @@ impl Front {
         };
         let program = lower::lower_in_order(&graph, model, filters, options.orders.as_deref());
         lower::verify(&program)?;
-        let cpu_only = || CpuOnly::of_precision(model).or_else(|| CpuOnly::find(&program, model));
-        if let Some(found) = (goal.machine == Machine::Gpu).then(cpu_only).flatten() {
+        if let Some(found) = (goal.machine == Machine::Gpu).then(|| CpuOnly::find(&program, model)).flatten() {
             return Err(found.into());
         }
         times.lower = started.elapsed();

@@ -98,6 +98,7 @@ pub fn run(args: &VerifyArgs) -> anyhow::Result<ExitCode> {
             batches: args.batches.clone(),
             init: args.init.clone(),
             anyway: args.anyway,
+            only: None,
         };
         (options, name)
     };

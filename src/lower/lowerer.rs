@@ -40,6 +40,9 @@ pub(super) struct Lowerer<'g> {
     pub node: NodeId,
 }
 
+/// The name of the vector that holds the gradients of several groups of parameters.
+pub const ALL_GRADIENTS: &str = "grads.all";
+
 /// What survives the steps of a network for the groups of its parameters.
 #[derive(Clone)]
 struct KeptForGroups {
@@ -150,14 +153,20 @@ impl<'g> Lowerer<'g> {
         self.push(LValue::vector(name, role, dtype, len))
     }
 
-    /// The flat gradient of a group of parameters, with this number of elements.
-    pub fn gradients(&mut self, dtype: DType, group: u32, len: usize) -> LValueId {
+    /// The flat gradient of a region's parameters. If it survives the step and there are several groups, it is a range
+    /// of the gradient of all parameters, so that every path finds it at the same place.
+    pub fn gradients(&mut self, dtype: DType, region: &Region) -> LValueId {
+        let &Region { group, start, len, .. } = region;
         if let Some(&id) = self.flat_gradients.get(&group) {
             return id;
         }
         let name = if group == 0 { "grads".to_owned() } else { format!("grads.{group}") };
         let id = self.vector(name, Role::Grad, dtype, len);
         self.values[id.0 as usize].persistent = self.keeps_gradients;
+        if self.keeps_gradients && self.kept.as_ref().is_some_and(|kept| kept.are_several) {
+            let of = self.flat(ALL_GRADIENTS, Role::Grad, dtype, true);
+            self.values[id.0 as usize].alias = Some(Alias { of, start });
+        }
         self.flat_gradients.insert(group, id);
         id
     }
@@ -166,9 +175,9 @@ impl<'g> Lowerer<'g> {
     fn gradient_place(&mut self, param: ParamId, dtype: DType) -> Option<Alias> {
         let segment = self.segment(param)?;
         let holds = |region: &&Region| (region.start..region.start + region.len).contains(&segment.start);
-        let Region { group, start, len, .. } = self.regions.iter().find(holds)?.clone();
-        let of = self.gradients(dtype, group, len);
-        Some(Alias { of, start: segment.start - start })
+        let region = self.regions.iter().find(holds)?.clone();
+        let of = self.gradients(dtype, &region);
+        Some(Alias { of, start: segment.start - region.start })
     }
 
     /// Whether the step updates all parameters of the network at once.
@@ -270,7 +279,7 @@ impl<'g> Lowerer<'g> {
         }
         if self.keeps_gradients {
             kept.regions.iter().for_each(|region| {
-                self.gradients(real, region.group, region.len);
+                self.gradients(real, region);
             });
         }
     }

@@ -15,6 +15,7 @@ mod verify;
 
 pub use build::{lower, lower_for, lower_in_order};
 pub use flat::{FLAT_ALIGN, FilterOrder, ParamOrder};
+pub(crate) use lowerer::ALL_GRADIENTS;
 pub(crate) use print::dims;
 pub use program::{Alias, LValue, LValueId, Layout, Moment, Op, ParamSlot, Program};
 pub use verify::{ProgramError, verify};

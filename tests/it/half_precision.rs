@@ -17,6 +17,11 @@ const CHOOSING: &str = r#"{"version": 1, "name": "choosing", "input": {"shape": 
     {"type": "dense", "units": 20, "activation": "gelu"}]}, {"type": "dense", "units": 10}], "data": {"type": "digits"},
     "loss": {"type": "softmax_cross_entropy"}, "optimizer": {"type": "adam", "lr": 0.005}, "train": {"seed": 4}}"#;
 
+/// The same network with three batches for each step.
+fn accumulating(text: &str) -> String {
+    text.replace(r#""seed": 4"#, r#""seed": 4, "accumulate": 3"#)
+}
+
 /// A run of 60 steps.
 fn session(text: &str, machine: &Target, precision: Precision) -> Session {
     let preset = Preset { precision, ..read_preset(text).unwrap() };
@@ -56,6 +61,7 @@ fn a_step_that_overflows_updates_nothing_and_is_not_counted_on_a_gpu() {
     overflow(CHOOSING, &machine);
     // The gradients of wider layers are checked by many blocks.
     overflow(&CHOOSING.replace("\"units\": 20", "\"units\": 300"), &machine);
+    overflow(&accumulating(CHOOSING), &machine);
 }
 
 fn overflow(text: &str, machine: &Target) {
@@ -88,10 +94,8 @@ fn overflow(text: &str, machine: &Target) {
 #[test]
 fn losses_in_f16_follow_those_in_f32_on_a_gpu() {
     let Some(machine) = machine() else { return };
-    let accumulating = CHOOSING
-        .replace(r#""choose": {"by": "cycle", "values": [1, 0]}, "#, "")
-        .replace(r#""seed": 4"#, r#""seed": 4, "accumulate": 3"#);
-    for text in [CHOOSING, &accumulating] {
+    let whole = CHOOSING.replace(r#""choose": {"by": "cycle", "values": [1, 0]}, "#, "");
+    for text in [CHOOSING, &accumulating(&whole), &accumulating(CHOOSING)] {
         let losses = |precision| {
             let mut run = session(text, &machine, precision);
             let made = std::iter::from_fn(|| run.step().unwrap());

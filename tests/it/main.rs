@@ -20,6 +20,7 @@ mod numerics;
 mod paths;
 mod plans;
 mod proofs;
+mod recording_memory;
 mod rewrites;
 mod shared_memory;
 mod stages;

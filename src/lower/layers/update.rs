@@ -37,7 +37,7 @@ impl Lower for nodes::GradNorms {
     fn lower(&self, l: &mut Lowerer<'_>, node: &Node) {
         let norms = l.lower_value(node.outputs[0], Layout::Plain);
         for region in l.regions.clone() {
-            let grads = l.gradients(l.graph.real(), region.group, region.len);
+            let grads = l.gradients(l.graph.real(), &region);
             let norms = numbers_of(l, norms, &region);
             let (len, segments) = (region.len, segments_of(l, &region));
             let kind = OpKind::GradNorms(ops::GradNorms { len, segments, batches: self.batches });
@@ -102,7 +102,7 @@ impl Lower for nodes::OptimizerStep {
         let measures =
             [0, 1].map(|i| (self.measured && i < count).then(|| l.lower_value(node.outputs[first + i], Layout::Plain)));
         for (number, region) in regions.iter().enumerate() {
-            let grads = l.gradients(real, region.group, region.len);
+            let grads = l.gradients(real, region);
             let [max, norms] = measures.map(|vector| vector.map(|vector| numbers_of(l, vector, region)));
             let (before, after) = params[number];
             let mut bound = vec![

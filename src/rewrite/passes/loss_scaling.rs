@@ -2,11 +2,11 @@
 //! `f16`.
 //!
 //! All gradients are checked together, before any parameter changes. If a step updates several groups of parameters,
-//! their gradients become parts of one vector, and the counters of their updates skip steps that overflow. A step that
+//! their gradients are parts of one vector, and the counters of their updates skip steps that overflow. A step that
 //! only adds to gradients scales its loss as the step that uses them.
 
 use crate::ir::{Mode, Phase, Role};
-use crate::lower::{Alias, LValue, LValueId, Op};
+use crate::lower::{ALL_GRADIENTS, Alias, LValue, LValueId, Op};
 use crate::ops::{self, OpKind, SCALER, Segment};
 use crate::rewrite::pass::Goal;
 use crate::rewrite::rewriter::{Rewriter, made_like};
@@ -77,30 +77,41 @@ impl Gradients {
         if let [_] = parts[..] {
             return parts.pop().map(|(vector, len, segments)| Self { vector, len, segments });
         }
-        let len = parts.iter().map(|part| part.1).sum();
-        let like = rw.program().value(parts.first()?.0);
-        let whole = LValue { persistent: like.persistent, ..LValue::vector(WHOLE.into(), like.role, like.dtype, len) };
-        let vector = rw.push(whole);
-        let (mut start, mut all) = (0, Vec::new());
-        for (part, len, segments) in parts {
-            rw.value_mut(part).alias = Some(Alias { of: vector, start });
-            all.extend(segments.into_iter().map(|s| Segment { start: start + s.start, ..s }));
-            start += len;
+        let (first, ..) = *parts.first()?;
+        if rw.program().value(first).alias.is_none() {
+            join(rw, &parts);
         }
-        Some(Self { vector, len, segments: all })
+        let (vector, _) = rw.program().root(first);
+        let start = |part: &LValueId| rw.program().root(*part).1;
+        let moved = |(part, _, own): &(LValueId, usize, Vec<Segment>)| {
+            let start = start(part);
+            own.iter().map(move |s| Segment { start: start + s.start, ..*s }).collect::<Vec<_>>()
+        };
+        let segments = parts.iter().flat_map(moved).collect();
+        Some(Self { vector, len: rw.program().value(vector).shape.len(), segments })
     }
 }
 
-/// The name of the vector that holds the gradients of several groups of parameters.
-const WHOLE: &str = "grads.all";
+/// Makes vectors of these lengths parts of one, in this order.
+fn join(rw: &mut Rewriter, parts: &[(LValueId, usize, Vec<Segment>)]) {
+    let like = rw.program().value(parts[0].0);
+    let len = parts.iter().map(|part| part.1).sum();
+    let whole = LValue::vector(ALL_GRADIENTS.into(), like.role, like.dtype, len);
+    let of = rw.push(whole);
+    let mut start = 0;
+    for &(part, len, _) in parts {
+        rw.value_mut(part).alias = Some(Alias { of, start });
+        start += len;
+    }
+}
 
 #[cfg(test)]
 mod tests {
     use crate::compile::{Options, compile};
     use crate::ir::Share;
     use crate::lower::Program;
-    use crate::model::{check, read_preset};
-    use crate::ops::OpKind;
+    use crate::model::{Model, check, read_preset};
+    use crate::ops::{OpKind, Segment};
     use crate::select::Target;
 
     const ACCUMULATED: &str = r#"{"version": 1, "name": "t", "precision": "f16", "input": {"shape": [8],
@@ -114,8 +125,12 @@ mod tests {
 
     fn program(text: &str, share: Share) -> Program {
         let model = check(&read_preset(text).unwrap()).model.unwrap();
+        compiled(&model, share)
+    }
+
+    fn compiled(model: &Model, share: Share) -> Program {
         let options = Options { share, ..Options::train(Target::h200()) };
-        compile(&model, &options).unwrap().selection.program
+        compile(model, &options).unwrap().selection.program
     }
 
     #[test]
@@ -152,5 +167,48 @@ mod tests {
         let mut sorted = skips;
         sorted.sort_unstable();
         assert_eq!(sorted, [(false, false), (true, true)], "the count of steps, and that of the block's updates");
+    }
+
+    #[test]
+    fn gradients_of_several_batches_have_the_same_places_on_every_path() {
+        let block = |values| {
+            format!(
+                r#"{{"type": "residual", "choose": {{"by": "cycle", "values": {values}}},
+                "layers": [{{"type": "dense", "units": 8}}]}}"#
+            )
+        };
+        let text = format!(
+            r#"{{"version": 1, "name": "t", "precision": "f16", "input": {{"shape": [8], "batch": 4}}, "layers": [
+            {{"type": "dense", "units": 8}}, {}, {}, {{"type": "dense", "units": 3}}],
+            "loss": {{"type": "softmax_cross_entropy"}}, "optimizer": {{"type": "adam", "lr": 0.1}},
+            "train": {{"accumulate": 2}}}}"#,
+            block("[1, 0, 1, 0]"),
+            block("[1, 1, 0, 0]")
+        );
+        let model = check(&read_preset(&text).unwrap()).model.unwrap();
+        // Each block is a group. Its part of the flat vectors follows that of the layers that every step runs.
+        let [first, block] = [[64, 8, 24, 3].to_vec(), [64, 8].to_vec()];
+        let at = |start: usize, lens: &[usize]| {
+            let place = |next: &mut usize, len: &usize| {
+                let own = Segment { start: *next, len: *len };
+                *next = (*next + len).next_multiple_of(64);
+                Some(own)
+            };
+            lens.iter().scan(start, place).collect::<Vec<_>>()
+        };
+        let checked = |path: &str| {
+            let program = compiled(&model.along(&model.path_named(path, 0).unwrap()), Share::Last);
+            let check = program.ops.iter().find(|op| matches!(op.kind, OpKind::ScaleUpdate(_))).unwrap();
+            let OpKind::ScaleUpdate(scaling) = &check.kind else { unreachable!() };
+            let vector = program.value(check.arg("grad").unwrap());
+            assert!(vector.persistent && vector.shape.len() == scaling.len, "{path}");
+            (vector.name.clone(), scaling.len, scaling.segments.clone())
+        };
+        for (path, blocks) in [("L1=1 L2=1", vec![256, 384]), ("L1=0 L2=1", vec![384]), ("L1=1 L2=0", vec![256])] {
+            let mut segments = at(0, &first);
+            blocks.into_iter().for_each(|start| segments.extend(at(start, &block)));
+            assert_eq!(checked(path), ("grads.all".to_owned(), 512, segments), "{path}");
+        }
+        assert_eq!(checked("L1=0 L2=0"), ("grads".to_owned(), 256, at(0, &first)));
     }
 }

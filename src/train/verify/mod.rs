@@ -135,7 +135,7 @@ fn verify_with(
     let model = checked.model.ok_or(TrainError::Preset(checked.diagnostics))?;
     let mut checks = Vec::new();
     let mut run = |proof: Proof, name: &'static str, check: &mut dyn FnMut() -> Result<Check, TrainError>| {
-        if !proofs.contains(&proof) {
+        if !proofs.contains(&proof) || options.only.as_ref().is_some_and(|only| !name.starts_with(only)) {
             return Ok(());
         }
         if cancel.load(Ordering::Relaxed) {

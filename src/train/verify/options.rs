@@ -26,6 +26,8 @@ pub struct VerifyOptions {
     pub tuning: Option<Arc<Tuning>>,
     /// Does without the memory that the checks of the recording are said to take: the user knows better.
     pub anyway: bool,
+    /// Only the checks of the proofs whose names start with this.
+    pub only: Option<String>,
 }
 
 impl VerifyOptions {
@@ -55,6 +57,7 @@ impl Default for VerifyOptions {
             init: None,
             tuning: None,
             anyway: false,
+            only: None,
         }
     }
 }

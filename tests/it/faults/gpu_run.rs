@@ -19,7 +19,7 @@ use stepgraph::train::{Proof, VerifyOptions, verify_some};
 /// Names the fault for the process; only the test below reads it.
 const FAULT: &str = "STEPGRAPH_TEST_FAULT";
 const NETWORK: &str = "STEPGRAPH_TEST_NETWORK";
-const PROOFS: &str = "STEPGRAPH_TEST_PROOFS";
+const CHECK: &str = "STEPGRAPH_TEST_CHECK";
 const KERNELS: &str = "STEPGRAPH_TEST_KERNELS";
 /// Limits the faults to those in this file, such as `attention_wgmma.cu`, and the networks to theirs.
 const ONLY: &str = "STEPGRAPH_FAULTS_IN";
@@ -119,13 +119,13 @@ impl Outcome {
     }
 }
 
-/// Verifies a network in a separate process, with a fault by its name in the table or none.
-fn in_process(fault: Option<&str>, network: &str, kernels: Kernels, proofs: &str, cache: &Path) -> Outcome {
-    let fault = fault.unwrap_or_default().to_owned();
+/// Verifies a network in a separate process, with a fault by its name in the table or none, by the check whose name
+/// starts with this, or by all.
+fn in_process(fault: Option<&str>, network: &str, kernels: Kernels, check: Option<&str>, cache: &Path) -> Outcome {
     let variables = [
-        (FAULT, fault),
+        (FAULT, fault.unwrap_or_default().to_owned()),
         (NETWORK, network.to_owned()),
-        (PROOFS, proofs.to_owned()),
+        (CHECK, check.unwrap_or_default().to_owned()),
         (KERNELS, kernels.name().to_owned()),
     ];
     let ended = Child { test: CHILD, variables: &variables, cache, patience: PATIENCE }.run();
@@ -141,7 +141,7 @@ fn in_process(fault: Option<&str>, network: &str, kernels: Kernels, proofs: &str
 
 #[test]
 fn one_fault_in_a_process_of_its_own() {
-    let [Ok(fault), Ok(network), Ok(proofs), Ok(kernels)] = [FAULT, NETWORK, PROOFS, KERNELS].map(std::env::var) else {
+    let [Ok(fault), Ok(network), Ok(only), Ok(kernels)] = [FAULT, NETWORK, CHECK, KERNELS].map(std::env::var) else {
         println!("skipped: the table of faults starts this for each of them");
         return;
     };
@@ -151,9 +151,9 @@ fn one_fault_in_a_process_of_its_own() {
     let gpu = cuda::gpu(0).unwrap();
     let preset = read_preset(&network).unwrap();
     let machine = gpu.target().with_kernels(Kernels::named(&kernels).unwrap());
-    let options = VerifyOptions { machine: Some(machine), replays: Some(30), threads: 1, ..Default::default() };
-    let proofs: Vec<Proof> =
-        Proof::ALL.into_iter().filter(|p| proofs.split(',').any(|name| name == p.name())).collect();
+    let proofs = if only.is_empty() { Proof::ALL.to_vec() } else { vec![proof(&only)] };
+    let only = Some(only).filter(|only| !only.is_empty());
+    let options = VerifyOptions { machine: Some(machine), replays: Some(30), threads: 1, only, ..Default::default() };
     match verify_some(&preset, &options, &proofs, &std::sync::Arc::default(), |_| {}) {
         Ok(report) => {
             for check in report.checks {
@@ -166,16 +166,8 @@ fn one_fault_in_a_process_of_its_own() {
     }
 }
 
-#[test]
-fn faults_in_the_kernels_of_a_gpu_are_found() {
-    let machine = match cuda::gpu(0) {
-        Ok(gpu) => gpu.target(),
-        Err(why) => return println!("skipped: no CUDA device: {why}"),
-    };
-    let started = Instant::now();
-    let cache = tempfile::tempdir().unwrap();
-    let every: Vec<&str> = Proof::ALL.iter().map(|p| p.name()).collect();
-    // Unchanged kernels first: what they need is compiled and timed once for all.
+/// The faults to try, and the networks that are verified without one, with the kernels that they use.
+fn subjects() -> (Vec<KernelFault>, Vec<(&'static str, Kernels)>) {
     let mut table = table();
     let mut unchanged: Vec<(&str, Kernels)> = NETWORKS.map(|network| (network, Kernels::Specialised)).to_vec();
     if let Ok(file) = std::env::var(ONLY) {
@@ -188,54 +180,60 @@ fn faults_in_the_kernels_of_a_gpu_are_found() {
             unchanged.push(pair);
         }
     }
+    (table, unchanged)
+}
+
+/// Whether the check of a fault finds it in one of its networks; prints what each network showed.
+fn is_found(fault: &KernelFault, machine: &Target, cache: &Path) -> bool {
+    if !fault.networks.iter().any(|network| may_have(network, fault.text.file, machine)) {
+        println!("skipped | {}: this GPU has no such kernels", fault.name);
+        return true;
+    }
+    let run = |network: &str, check| in_process(Some(fault.name), network, fault.kernels, check, cache);
+    let mut lines = Vec::new();
+    for network in &fault.networks {
+        let outcome = run(network, Some(fault.check));
+        let name = read_preset(network).unwrap().name;
+        let seen = if outcome.ended.is_empty() { String::new() } else { format!(" ended: {}", outcome.ended.trim()) };
+        lines.push(format!("{} {name} {:.1} s {:?}{seen}", fault.name, outcome.seconds, outcome.failed()));
+        if outcome.of(fault.check) == Some("fail") {
+            println!("found  | {}", lines.join("\n       | "));
+            return true;
+        }
+    }
+    // The other checks that find it do not matter for the test; they are printed for readers of the table.
+    let others = run(fault.networks[0], None);
+    lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
+    println!("MISSED | {}", lines.join("\n       | "));
+    false
+}
+
+#[test]
+fn faults_in_the_kernels_of_a_gpu_are_found() {
+    let machine = match cuda::gpu(0) {
+        Ok(gpu) => gpu.target(),
+        Err(why) => return println!("skipped: no CUDA device: {why}"),
+    };
+    let started = Instant::now();
+    let cache = tempfile::tempdir().unwrap();
+    let (table, unchanged) = subjects();
     let workers = (processors() / 2).clamp(1, 8);
+    // Unchanged kernels first: what they need is compiled and timed once for all.
     let right = side_by_side(
         unchanged.len(),
         workers,
         || true,
-        |index| in_process(None, unchanged[index].0, unchanged[index].1, &every.join(","), cache.path()),
-    );
-    for ((network, kernels), outcome) in unchanged.iter().zip(&right) {
-        let (name, kernels) = (read_preset(network).unwrap().name, kernels.name());
-        let (failed, seconds) = (outcome.failed(), outcome.seconds);
-        println!("{name} ({kernels}) without a fault: {failed:?} fail, {seconds:.1} s {}", outcome.ended);
-    }
-    let found = side_by_side(
-        table.len(),
-        workers,
-        || true,
         |index| {
-            let fault = &table[index];
-            if !fault.networks.iter().any(|network| may_have(network, fault.text.file, &machine)) {
-                return (true, vec![format!("{}: skipped, this GPU has no such kernels", fault.name)]);
-            }
-            let mut lines = Vec::new();
-            for network in &fault.networks {
-                let outcome =
-                    in_process(Some(fault.name), network, fault.kernels, proof(fault.check).name(), cache.path());
-                let is_found = outcome.of(fault.check) == Some("fail");
-                let name = read_preset(network).unwrap().name;
-                let seen =
-                    if outcome.ended.is_empty() { String::new() } else { format!(" ended: {}", outcome.ended.trim()) };
-                lines.push(format!("{} {name} {:.1} s {:?}{seen}", fault.name, outcome.seconds, outcome.failed()));
-                if is_found {
-                    return (true, lines);
-                }
-            }
-            // The other checks that find it do not matter for the test; they are printed for readers of the table.
-            let network = fault.networks[0];
-            let others = in_process(Some(fault.name), network, fault.kernels, &every.join(","), cache.path());
-            lines.push(format!("  of all checks in the first network: {:?} {}", others.failed(), others.ended.trim()));
-            (false, lines)
+            let (network, kernels) = unchanged[index];
+            let outcome = in_process(None, network, kernels, None, cache.path());
+            let (name, failed) = (read_preset(network).unwrap().name, outcome.failed());
+            let (kernels, seconds) = (kernels.name(), outcome.seconds);
+            println!("{name} ({kernels}) without a fault: {failed:?} fail, {seconds:.1} s {}", outcome.ended);
+            outcome
         },
     );
-    let mut missed = Vec::new();
-    for (fault, (is_found, lines)) in table.iter().zip(&found) {
-        println!("{} | {}", if *is_found { "found " } else { "MISSED" }, lines.join("\n       | "));
-        if !is_found {
-            missed.push(fault.name);
-        }
-    }
+    let found = side_by_side(table.len(), workers, || true, |index| is_found(&table[index], &machine, cache.path()));
+    let missed: Vec<&str> = table.iter().zip(found).filter(|(_, found)| !found).map(|(fault, _)| fault.name).collect();
     println!("{} of {} found in {:.0} s", table.len() - missed.len(), table.len(), started.elapsed().as_secs_f64());
     for ((network, kernels), outcome) in unchanged.iter().zip(&right) {
         let name = format!("{} ({})", read_preset(network).unwrap().name, kernels.name());
