@@ -505,6 +505,9 @@ DEV u32 counted_in(const u32* counter) {
     return count;
 }
 
+// The most weights that a thread of a grid holds in registers.
+constexpr int MOST_HELD_BY_GRID = 64;
+
 // The tiles of a grid: groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
 // Blocks of a group synchronise through counters in the work memory, which a preceding launch sets to zero, so that a
 // failed step cannot leave wrong counts. MMA: factors are rounded to TF32 and multiplied by matrix instructions; this
@@ -564,68 +567,56 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
         p.sample = (group * TILES + turn / EACH) * 16 + p.row, p.unit = share * units + p.own;
         return at < 16 * units && p.sample < s.batch && p.unit < s.units;
     }
+    // The factor of a block for state k and its gate value c; zero if there is none.
+    DEV float weight_of(const Args& a, const S& s, const By& own, int slot, int share, int k, int c) {
+        const int gate = (int)quotient((u32)c, own), unit = (share - gate) * (int)own.by + c;
+        const bool valid = k < s.units && gate < G && unit < s.units;
+        return valid ? factor(a.at<float>(slot)[(i64)k * s.wide() + gate * s.units + unit]) : 0.0f;
+    }
     // Copies a block's part of the weight, which has so many rows of so many columns, to rows with this pitch.
     template <int PITCH>
     DEV void copy_weight(
         const Args& a, const S& s, const By& own, int slot, int share, int rows, const By& columns, float* to) {
         for (int i = threadIdx.x; i < rows * (int)columns.by; i += THREADS) {
             const int k = (int)quotient((u32)i, columns), c = i - k * (int)columns.by;
-            const int gate = (int)quotient((u32)c, own), unit = (share - gate) * (int)own.by + c;
-            const bool valid = k < s.units && gate < G && unit < s.units;
-            to[k * PITCH + c] =
-                valid ? factor(a.at<float>(slot)[(i64)k * s.wide() + gate * s.units + unit]) : 0.0f;
+            to[k * PITCH + c] = weight_of(a, s, own, slot, share, k, c);
         }
     }
-    // c[16x8] += a[16xN] b[Nx8] over a range of N, a multiple of 8. Rows of a have a stride of PITCH_A; row k of column
+    // c[16x8] += a[16xN] b[Nx8] over a range of N, a multiple of 4. Rows of a have a stride of PITCH_A; row k of column
     // n of b is at n * PITCH_B + k if ALONG, otherwise at k * PITCH_B + n.
     template <int PITCH_A, int PITCH_B, bool ALONG>
     DEV void multiply(float (&c)[4], int from, int to, const float* a, const float* b) {
         const int line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
         a += line * PITCH_A;
-        if constexpr (MMA) {
-            float other[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 4
-            for (int k = from; k < to; k += 8) {
-                const float *own = a + k + at, *under = own + 8 * PITCH_A;
-                const float* column = b + (ALONG ? line * PITCH_B + k + at : (k + at) * PITCH_B + line);
-                const u32 left[4] = {__float_as_uint(own[0]), __float_as_uint(under[0]), __float_as_uint(own[4]),
-                    __float_as_uint(under[4])};
-                const u32 right[2] = {__float_as_uint(column[0]), __float_as_uint(column[ALONG ? 4 : 4 * PITCH_B])};
-                // Two alternating sums, so that one does not wait for the other.
-                if (k / 8 % 2 == 0) mma_tf32(c, left, right);
-                else mma_tf32(other, left, right);
-            }
-#pragma unroll
-            for (int i = 0; i < 4; ++i) c[i] += other[i];
-        } else {
 #pragma unroll 2
-            for (int k = from; k < to; k += 4) {
-                const Vec<float, 4> upper = load<float, 4>(a + k), lower = load<float, 4>(a + 8 * PITCH_A + k);
-                float left[4], right[4];
-                if constexpr (ALONG) {
-                    const Vec<float, 4> one = load<float, 4>(b + 2 * at * PITCH_B + k);
-                    const Vec<float, 4> two = load<float, 4>(b + (2 * at + 1) * PITCH_B + k);
+        for (int k = from; k < to; k += 4) {
+            const Vec<float, 4> upper = load<float, 4>(a + k), lower = load<float, 4>(a + 8 * PITCH_A + k);
+            float left[4], right[4];
+            if constexpr (ALONG) {
+                const Vec<float, 4> one = load<float, 4>(b + 2 * at * PITCH_B + k);
+                const Vec<float, 4> two = load<float, 4>(b + (2 * at + 1) * PITCH_B + k);
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) left[i] = one.v[i], right[i] = two.v[i];
-                } else {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-                        const Vec<float, 2> both = load<float, 2>(b + (k + i) * PITCH_B + 2 * at);
-                        left[i] = both.v[0], right[i] = both.v[1];
-                    }
-                }
+                for (int i = 0; i < 4; ++i) left[i] = one.v[i], right[i] = two.v[i];
+            } else {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    c[0] = fmaf(upper.v[i], left[i], c[0]), c[1] = fmaf(upper.v[i], right[i], c[1]);
-                    c[2] = fmaf(lower.v[i], left[i], c[2]), c[3] = fmaf(lower.v[i], right[i], c[3]);
+                    const Vec<float, 2> both = load<float, 2>(b + (k + i) * PITCH_B + 2 * at);
+                    left[i] = both.v[0], right[i] = both.v[1];
                 }
+            }
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                c[0] = fmaf(upper.v[i], left[i], c[0]), c[1] = fmaf(upper.v[i], right[i], c[1]);
+                c[2] = fmaf(lower.v[i], left[i], c[2]), c[3] = fmaf(lower.v[i], right[i], c[3]);
             }
         }
     }
 };
 
-// Slots and results of `recurrence`, in tiles of `GridTiles`. Blocks exchange states through `before`. A tile of the
-// product of 8 gate values is split into ranges of states, one for each warp.
+// Slots and results of `recurrence`, in tiles of `GridTiles`. Blocks exchange states through `before`. The product is
+// split into ranges of states. With matrix instructions, a warp has a range and all gate values of the block: it reads
+// each state once, from `before`, and its weights from registers if they fit there. Otherwise a warp has a range and 8
+// gate values.
 template <class Shape, bool MMA, int UB, int TILES, int ROOM = ceil_div(Shape::UNITS, 8) * 8,
     int V = vec_width<typename Shape::T>(Shape::UNITS)>
 struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
@@ -637,16 +628,25 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     static constexpr i64 WORK = (i64)B::COUNTER * B::groups(S::BATCH);
     // Ranges of states, and the length of a row of their sums.
     DEV constexpr int parts(int units, int own) {
-        return min_i(max_i(B::WARPS * 8 / B::columns(own), 1), B::states(units) / 8);
+        const int most = MMA ? B::WARPS : max_i(B::WARPS * 8 / B::columns(own), 1);
+        return min_i(most, B::states(units) / 8);
     }
-    DEV constexpr int sum_pitch(int own) { return B::columns(own) + 4; }
-    static constexpr int PITCH = B::pitch(B::COLS, 8), STATE_PITCH = B::pitch(B::STATES, 4);
+    DEV constexpr int sum_pitch(int own) {
+        return MMA ? B::pitch(B::columns(own), 8) : B::columns(own) + 4;
+    }
+    static constexpr int PITCH = B::pitch(B::COLS, MMA ? 4 : 8), STATE_PITCH = B::pitch(B::STATES, 4);
     // The most ranges, and numbers for a row of all sums: in a general member, for any units of a block.
     static constexpr int PARTS = B::IS_GENERAL ? B::WARPS : parts(S::UNITS, UB);
-    static constexpr int SUMS = B::IS_GENERAL ? max_i(B::WARPS * 8, B::COLS) + 4 * B::WARPS : PARTS * sum_pitch(UB);
-    static constexpr int smem(int phase) {
-        return phase == 0 ? 0 : 4 * (B::STATES * PITCH + 16 * STATE_PITCH + 16 * SUMS);
-    }
+    static constexpr int SUMS =
+        MMA || !B::IS_GENERAL ? PARTS * sum_pitch(UB) : max_i(B::WARPS * 8, B::COLS) + 4 * B::WARPS;
+    // Matrix instructions of a warp: multiples of eight states and of eight gate values.
+    static constexpr int DEEP = ceil_div(B::STATES / 8, B::WARPS), SPAN = B::COLS / 8;
+    static constexpr bool HOLDS = MMA && !B::IS_GENERAL && 2 * DEEP * SPAN <= MOST_HELD_BY_GRID;
+    static constexpr int HELD = HOLDS ? 2 * DEEP * SPAN : 1;
+    // How many of them have their states in registers at once.
+    static constexpr int CHUNK = min_i(DEEP, 8);
+    static constexpr int WEIGHTS = HOLDS ? 0 : B::STATES * PITCH, STATE_TILE = MMA ? 0 : 16 * STATE_PITCH;
+    static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (WEIGHTS + STATE_TILE + 16 * SUMS); }
     // A tile of states at a step.
     DEV void fetch(const Args& a, const S& s, const typename B::By& vectors, int first, int step, float* states) {
         for (int i = threadIdx.x; i < 16 * (int)vectors.by; i += THREADS) {
@@ -665,6 +665,10 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             }
         }
     }
+    // The beginning of a range, in multiples of eight states.
+    DEV int first_of(const typename B::By& ranges, int steps, int part) {
+        return (int)quotient((u32)(steps * part), ranges);
+    }
     // The product of a tile of states, which are so many multiples of eight, in `ranges`; `across` are the multiples of
     // eight gate values.
     DEV void products(const typename B::By& across, const typename B::By& ranges, int steps, int pitch,
@@ -673,12 +677,85 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
         for (int item = warp; item < (int)(across.by * ranges.by); item += B::WARPS) {
             const int part = (int)quotient((u32)item, across), col = (item - part * (int)across.by) * 8;
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
-            const int from = (int)quotient((u32)(steps * part), ranges) * 8,
-                      past = (int)quotient((u32)(steps * (part + 1)), ranges) * 8;
+            const int from = first_of(ranges, steps, part) * 8, past = first_of(ranges, steps, part + 1) * 8;
             B::template multiply<STATE_PITCH, PITCH, false>(c, from, past, states, weight + col);
             float* to = sums + (part * 16 + line) * pitch + col + 2 * at;
             to[0] = c[0], to[1] = c[1];
             to[8 * pitch] = c[2], to[8 * pitch + 1] = c[3];
+        }
+    }
+    // The weights of this thread's matrix instructions. Lanes of a row have neighbouring states, two each.
+    DEV void hold(const Args& a, const S& s, const typename B::By& own, const typename B::By& ranges, int share,
+        float (&held)[HELD]) {
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        const int steps = B::states(s.units) / 8, from = first_of(ranges, steps, warp);
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) {
+            const int k = (from + i / 2 / SPAN) * 8 + 2 * at + i % 2, c = i / 2 % SPAN * 8 + line;
+            held[i] = B::weight_of(a, s, own, Fwd::WEIGHT, share, k, c);
+        }
+    }
+    // Two neighbouring states of a sample; zeros beyond the last.
+    DEV void two_states(const Args& a, const S& s, int sample, int step, int k, u32& one, u32& two) {
+        Vec<T, 2> found{};
+        if (sample < s.batch) {
+            const T* from = a.at<T>(Fwd::BEFORE) + s.row(sample, step) * s.units + k;
+            if constexpr (V > 1) {
+                if (k < s.units) found = load<T, 2>(from);
+            } else {
+                if (k < s.units) found.v[0] = from[0];
+                if (k + 1 < s.units) found.v[1] = from[1];
+            }
+        }
+        one = __float_as_uint(B::factor(to_float(found.v[0])));
+        two = __float_as_uint(B::factor(to_float(found.v[1])));
+    }
+    // As `products`, with matrix instructions; the states of samples from `first` on are read at a step.
+    DEV void matrix_products(const Args& a, const S& s, const typename B::By& across, const typename B::By& ranges,
+        int first, int step, int pitch, const float (&held)[HELD], const float* weight, float* sums) {
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+        if (warp >= (int)ranges.by) return;
+        const int steps = B::states(s.units) / 8;
+        const int from = first_of(ranges, steps, warp), deep = first_of(ranges, steps, warp + 1) - from;
+        u32 left[CHUNK][4];
+        auto read_states = [&](int base) {
+#pragma unroll
+            for (int i = 0; i < CHUNK; ++i) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int sample = base + i < deep ? first + line + 8 * half : s.batch;
+                    two_states(a, s, sample, step, (from + base + i) * 8 + 2 * at, left[i][half], left[i][2 + half]);
+                }
+            }
+        };
+        if (DEEP <= CHUNK) read_states(0);
+        float* to = sums + (warp * 16 + line) * pitch + 2 * at;
+        // Two multiples of eight gate values at a time, so that one sum does not wait for the other.
+#pragma unroll
+        for (int tile = 0; tile < SPAN; tile += 2) {
+            float c[2][4] = {};
+#pragma unroll
+            for (int i = 0; i < DEEP; ++i) {
+                if (DEEP > CHUNK && i % CHUNK == 0) read_states(i);
+#pragma unroll
+                for (int t = tile; t < min_i(tile + 2, SPAN); ++t) {
+                    if (i >= deep || t >= (int)across.by) continue;
+                    u32 right[2];
+#pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        const int k = (from + i) * 8 + 2 * at + j;
+                        right[j] = __float_as_uint(HOLDS ? held[HOLDS ? 2 * (i * SPAN + t) + j : 0]
+                                                         : weight[HOLDS ? 0 : k * PITCH + t * 8 + line]);
+                    }
+                    mma_tf32(c[t - tile], left[i % CHUNK], right);
+                }
+            }
+#pragma unroll
+            for (int t = tile; t < min_i(tile + 2, SPAN); ++t) {
+                if (t >= (int)across.by) continue;
+                store<float, 2>(to + t * 8, Vec<float, 2>{{c[t - tile][0], c[t - tile][1]}});
+                store<float, 2>(to + t * 8 + 8 * pitch, Vec<float, 2>{{c[t - tile][2], c[t - tile][3]}});
+            }
         }
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -692,10 +769,15 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             const typename B::By by_own(own), columns(B::columns(own)), across(B::columns(own) / 8),
                 ranges(parts(units, own)), vectors(units / V);
             const int pitch = sum_pitch(own);
-            float *weight = (float*)smem, *states = weight + B::STATES * PITCH, *sums = states + 16 * STATE_PITCH;
-            B::template copy_weight<PITCH>(
-                a, s, by_own, Fwd::WEIGHT, share, B::states(units), columns, weight);
-            for (int i = threadIdx.x; i < 16 * STATE_PITCH; i += THREADS) states[i] = 0.0f;
+            float *weight = (float*)smem, *states = weight + WEIGHTS, *sums = states + STATE_TILE;
+            float held[HELD];
+            if constexpr (HOLDS) {
+                hold(a, s, by_own, ranges, share, held);
+            } else {
+                B::template copy_weight<PITCH>(
+                    a, s, by_own, Fwd::WEIGHT, share, B::states(units), columns, weight);
+            }
+            for (int i = threadIdx.x; i < STATE_TILE; i += THREADS) states[i] = 0.0f;
             Carried carried[B::TURNS];
             u32* counter = B::counter(a, Fwd::WORK, group);
             for (int step = 0; step < s.len; ++step) {
@@ -713,9 +795,16 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
 #pragma unroll
                 for (int tile = 0; tile < TILES; ++tile) {
                     if (step > 0) {
-                        fetch(a, s, vectors, (group * TILES + tile) * 16, step, states);
-                        __syncthreads();
-                        products(across, ranges, B::states(units) / 8, pitch, weight, states, sums);
+                        const int first = (group * TILES + tile) * 16;
+                        if constexpr (MMA) {
+                            // Threads may still read the sums of the last tile.
+                            if (tile > 0) __syncthreads();
+                            matrix_products(a, s, across, ranges, first, step, pitch, held, weight, sums);
+                        } else {
+                            fetch(a, s, vectors, first, step, states);
+                            __syncthreads();
+                            products(across, ranges, B::states(units) / 8, pitch, weight, states, sums);
+                        }
                         __syncthreads();
                     }
 #pragma unroll
@@ -754,12 +843,27 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     static constexpr i64 WORK =
         B::groups(S::BATCH) * (B::COUNTER + 8 * floats_sent(S::UNITS) * ceil_div(S::UNITS, UB));
     static constexpr int PITCH = B::pitch(B::COLS, 4);
-    static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (B::STATES + 16) * PITCH; }
+    // Matrix instructions of a warp: multiples of eight gate values and of eight states.
+    static constexpr int DEEP = B::COLS / 8, SPAN = ceil_div(B::STATES / 8, B::WARPS);
+    static constexpr bool HOLDS = MMA && !B::IS_GENERAL && 2 * DEEP * SPAN <= MOST_HELD_BY_GRID;
+    static constexpr int HELD = HOLDS ? 2 * DEEP * SPAN : 1, WEIGHTS = HOLDS ? 0 : B::STATES * PITCH;
+    // How many multiples of eight states have their sums in registers at once.
+    static constexpr int CHUNK = HOLDS ? SPAN : min_i(SPAN, 4);
+    static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (WEIGHTS + 16 * PITCH); }
     // The floats that a block of a group, which has so many, sends at a step.
     DEV float* sent(const Args& a, const S& s, int shares, int step, int group, int share) {
         const int groups = B::groups(s.batch);
         return a.at<float>(Bwd::WORK) + B::COUNTER / 4 * groups +
             ((step % 2 * groups + group) * (i64)shares + share) * floats_sent(s.units);
+    }
+    // The weights of this thread's matrix instructions.
+    DEV void hold(const Args& a, const S& s, const typename B::By& own, int share, float (&held)[HELD]) {
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+#pragma unroll
+        for (int i = 0; i < HELD; ++i) {
+            const int k = (warp + i / 2 % SPAN * B::WARPS) * 8 + line, c = i / 2 / SPAN * 8 + at + i % 2 * 4;
+            held[i] = B::weight_of(a, s, own, Bwd::WEIGHT, share, k, c);
+        }
     }
     DEV void products(int units, int columns, const float* weight, const float* values, float* to) {
         const int states = B::states(units);
@@ -767,9 +871,47 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
         for (int first = warp * 8; first < states; first += B::WARPS * 8) {
             float c[4] = {0.0f, 0.0f, 0.0f, 0.0f};
             B::template multiply<PITCH, PITCH, true>(c, 0, columns, values, weight + first * PITCH);
-            float* out = to + line * states + first + 2 * at;
-            store<float, 2>(out, Vec<float, 2>{{c[0], c[1]}});
-            store<float, 2>(out + 8 * states, Vec<float, 2>{{c[2], c[3]}});
+            send(c, to + line * states + first + 2 * at, states);
+        }
+    }
+    // Stores a thread's elements of a product of 16 samples and 8 states.
+    DEV void send(const float (&c)[4], float* to, int states) {
+        store<float, 2>(to, Vec<float, 2>{{c[0], c[1]}});
+        store<float, 2>(to + 8 * states, Vec<float, 2>{{c[2], c[3]}});
+    }
+    // As `products`, with matrix instructions: a warp reads the gradients once for all its states.
+    DEV void matrix_products(
+        int units, int columns, const float (&held)[HELD], const float* weight, const float* values, float* to) {
+        const int states = B::states(units);
+        const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
+#pragma unroll HOLDS ? SPAN : 1
+        for (int tile = 0; tile < SPAN; tile += CHUNK) {
+            float c[CHUNK][4] = {};
+#pragma unroll
+            for (int i = 0; i < DEEP; ++i) {
+                if (i * 8 >= columns) continue;
+                const float *own = values + line * PITCH + i * 8 + at, *under = own + 8 * PITCH;
+                const u32 left[4] = {__float_as_uint(own[0]), __float_as_uint(under[0]), __float_as_uint(own[4]),
+                    __float_as_uint(under[4])};
+#pragma unroll
+                for (int t = 0; t < CHUNK; ++t) {
+                    const int first = (warp + (tile + t) * B::WARPS) * 8;
+                    if (first >= states) continue;
+                    u32 right[2];
+#pragma unroll
+                    for (int j = 0; j < 2; ++j) {
+                        const int place = (first + line) * PITCH + i * 8 + at + j * 4;
+                        right[j] = __float_as_uint(
+                            HOLDS ? held[HOLDS ? 2 * (i * SPAN + tile + t) + j : 0] : weight[HOLDS ? 0 : place]);
+                    }
+                    mma_tf32(c[t], left, right);
+                }
+            }
+#pragma unroll
+            for (int t = 0; t < CHUNK; ++t) {
+                const int first = (warp + (tile + t) * B::WARPS) * 8;
+                if (first < states) send(c[t], to + line * states + first + 2 * at, states);
+            }
         }
     }
     template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
@@ -782,9 +924,14 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             const int shares = ceil_div(units, own), group = block / shares, share = block % shares;
             const int columns = B::columns(own);
             const typename B::By by_own(own);
-            float *weight = (float*)smem, *values = weight + B::STATES * PITCH;
-            B::template copy_weight<PITCH>(
-                a, s, by_own, Bwd::WEIGHT, share, B::states(units), typename B::By(columns), weight);
+            float *weight = (float*)smem, *values = weight + WEIGHTS;
+            float held[HELD];
+            if constexpr (HOLDS) {
+                hold(a, s, by_own, share, held);
+            } else {
+                B::template copy_weight<PITCH>(
+                    a, s, by_own, Bwd::WEIGHT, share, B::states(units), typename B::By(columns), weight);
+            }
             for (int i = threadIdx.x; i < 16 * PITCH; i += THREADS) values[i] = 0.0f;
             __syncthreads();
             Carried carried[B::TURNS];
@@ -819,9 +966,11 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
                         for (int g = 0; g < G; ++g) values[p.row * PITCH + g * own + p.own] = B::factor(hidden[g]);
                     }
                     __syncthreads();
-                    if (step > 0)
-                        products(units, columns, weight, values,
-                            sent(a, s, shares, step, group, share) + tile * 16 * B::states(units));
+                    if (step > 0) {
+                        float* to = sent(a, s, shares, step, group, share) + tile * 16 * B::states(units);
+                        if constexpr (MMA) matrix_products(units, columns, held, weight, values, to);
+                        else products(units, columns, weight, values, to);
+                    }
                     __syncthreads();
                 }
                 if (step > 0) B::arrive(counter);

@@ -271,25 +271,47 @@ impl Walk<'_> {
     /// Shared memory of a block.
     fn grid_bytes(&self, grid: Grid) -> usize {
         let (states, columns) = (self.states(), self.columns(grid));
-        // Ranges of states of a forward product, one for each warp.
-        let parts = (GRID_WARPS / (columns / 8)).max(1).min(states / 8);
-        self.held_bytes(grid, states) + if self.is_backward { 0 } else { 4 * TILE * parts * (columns + 4) }
+        let deep = if self.is_backward { columns / 8 } else { (states / 8).div_ceil(GRID_WARPS) };
+        let wide = if self.is_backward { (states / 8).div_ceil(GRID_WARPS) } else { columns / 8 };
+        let are_held = self.uses_matrices() && 2 * deep * wide <= MOST_HELD_BY_GRID;
+        let weight = if are_held { 0 } else { self.weight_bytes(columns, states) };
+        // Ranges of states of a forward product: with matrix instructions, of a warp, otherwise of several.
+        let parts = if self.uses_matrices() { GRID_WARPS } else { (GRID_WARPS / (columns / 8)).max(1) };
+        weight + self.factor_bytes(columns, states, parts.min(states / 8) * self.sum_pitch(columns))
     }
 
-    /// Shared memory of a block of a general member, which has room for so many states: sums of products are in any
-    /// number of ranges.
+    /// Shared memory of a block of a general member, which has room for so many states: the weight is always there, and
+    /// sums of products are in any number of ranges.
     fn general_grid_bytes(&self, grid: Grid, states: usize) -> usize {
-        let sums = self.columns(grid).max(8 * GRID_WARPS) + 4 * GRID_WARPS;
-        self.held_bytes(grid, states) + if self.is_backward { 0 } else { 4 * TILE * sums }
+        let columns = self.columns(grid);
+        let sums = if self.uses_matrices() {
+            GRID_WARPS * self.sum_pitch(columns)
+        } else {
+            columns.max(8 * GRID_WARPS) + 4 * GRID_WARPS
+        };
+        self.weight_bytes(columns, states) + self.factor_bytes(columns, states, sums)
     }
 
-    /// Bytes of a block's weight and of its factors.
-    fn held_bytes(&self, grid: Grid, states: usize) -> usize {
-        let columns = self.columns(grid);
-        if self.is_backward {
-            return 4 * (states + TILE) * pitch(columns, 4);
-        }
-        4 * (states * pitch(columns, 8) + TILE * pitch(states, 4))
+    /// The length of a row of the sums of a range of states.
+    fn sum_pitch(&self, columns: usize) -> usize {
+        if self.uses_matrices() { pitch(columns, 8) } else { columns + 4 }
+    }
+
+    /// Bytes of a block's weight.
+    fn weight_bytes(&self, columns: usize, states: usize) -> usize {
+        let is_read_along = self.is_backward || self.uses_matrices();
+        4 * states * pitch(columns, if is_read_along { 4 } else { 8 })
+    }
+
+    /// Bytes of the other factors of a block's products: a backward pass has gradients of gates, a forward pass has
+    /// states, which matrix instructions do not need, and `sums` sums for each of its rows.
+    fn factor_bytes(&self, columns: usize, states: usize, sums: usize) -> usize {
+        let row = match (self.is_backward, self.uses_matrices()) {
+            (true, _) => pitch(columns, 4),
+            (false, true) => sums,
+            (false, false) => pitch(states, 4) + sums,
+        };
+        4 * TILE * row
     }
 
     /// Loads in flight for each thread.
@@ -327,6 +349,8 @@ const MOST_ROUNDED_UNITS: usize = 64;
 const WIDE_STATES: usize = 256;
 const WIDE_UNITS: usize = 16;
 
+/// The most weights that a thread of a grid holds in registers.
+const MOST_HELD_BY_GRID: usize = 64;
 /// Warps of a block of a grid, and bytes of the counter of a group.
 const GRID_WARPS: usize = 16;
 const COUNTER_BYTES: usize = 128;
