@@ -11,7 +11,7 @@
 // where a run is EACH consecutive elements of one segment; the last run of a segment may have fewer.
 
 // grad_norm_seg [COUNT] (float): the norm of each segment of grad (float), divided by BATCHES. With `scaler` bound,
-// gradients are multiplied by scaler[2] first. A warp sums a run, and each lane groups of 16 bytes; in a second phase,
+// gradients are multiplied by scaler[2] first. A block sums a run, and each thread groups of 16 bytes. In a second phase,
 // one warp for each segment adds up its runs in order. Reads the segments once.
 //
 // EACH and BATCHES are the numbers 1 and 2. A general member reads the segments from memory at the address that is
@@ -24,12 +24,12 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
     static constexpr int PHASES = 2, THREADS = 256, WARPS = THREADS / 32;
     using Table = RowTable<Runs, Runs::RUNS>;
     static constexpr i64 WORK = 8ll * Runs::RUNS;
-    static constexpr int blocks(int phase) { return ceil_div(phase == 0 ? Runs::RUNS : Runs::COUNT, WARPS); }
+    static constexpr int blocks(int phase) { return phase == 0 ? Runs::RUNS : ceil_div(Runs::COUNT, WARPS); }
     DEV int blocks_for(const Args& a, int phase) {
         const Table table(a);
-        return ceil_div(phase == 0 ? table.total : table.count, WARPS);
+        return phase == 0 ? table.total : ceil_div(table.count, WARPS);
     }
-    static constexpr int smem(int) { return 0; }
+    static constexpr int smem(int phase) { return phase == 0 ? WARPS * sizeof(UpdateSum) : 0; }
 
     // The segment of a run: the last one that begins at or before it.
     DEV int segment_of(const Table& table, u32 run) {
@@ -42,20 +42,19 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
         }
         return low;
     }
-    template <int PHASE> static __device__ void run(const Args& a, int block, char*) {
-        const int warp = block * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    template <int PHASE> static __device__ void run(const Args& a, int block, char* smem) {
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 + (PHASE == 0 ? 0 : block * WARPS);
         const Table table(a);
         UpdateSum sum = {0u, 0.0f, 0.0f};
         if constexpr (PHASE == 0) {
-            if (warp >= table.total) return;
             const Number<EACH, 1> each(a);
-            const u32* row = table.rows() + segment_of(table, warp) * 3;
-            const i64 before = (i64)(warp - row[0]) * each;
+            const u32* row = table.rows() + segment_of(table, block) * 3;
+            const i64 before = (i64)(block - row[0]) * each;
             const float* from = a.at<float>(Slots::GRAD) + (i64)row[1] * 64 + before;
             const int count = (int)((i64)row[2] - before < each ? (i64)row[2] - before : (i64)each);
             const float unscale = a.has(Slots::SCALER) ? a.at<float>(Slots::SCALER)[2] : 1.0f;
 #pragma unroll 4
-            for (int i = lane * 4; i < count; i += 128) {
+            for (int i = threadIdx.x * 4; i < count; i += THREADS * 4) {
                 // Groups may reach into the padding after a segment, which exists but is not counted.
                 const Vec<float, 4> group = load<float, 4>(from + i);
 #pragma unroll
@@ -63,7 +62,13 @@ template <class Runs, i64 EACH, i64 BATCHES> struct GradNorms {
                     if (i + j < count) sum.add_norm(group.v[j] * unscale);
             }
             sum = lanes_metric(sum);
-            if (lane == 0) a.at<UpdateMetric>(Slots::WORK)[warp] = sum.stored();
+            UpdateSum* sums = (UpdateSum*)smem;
+            if (lane == 0) sums[warp] = sum;
+            __syncthreads();
+            if (threadIdx.x != 0) return;
+#pragma unroll
+            for (int other = 1; other < WARPS; ++other) sum.add(sums[other]);
+            a.at<UpdateMetric>(Slots::WORK)[block] = sum.stored();
         } else {
             if (warp >= table.count) return;
             const u32 first = table.rows()[warp * 3];

@@ -13,7 +13,7 @@ const UNIT: usize = 64;
 
 /// The smallest number of elements of a run, and the number of runs above which they are longer.
 const LEAST_RUN: usize = 1024;
-const MANY_RUNS: usize = 1 << 14;
+const MANY_RUNS: usize = 1 << 11;
 
 /// Every type of this family for an operation.
 #[must_use]
