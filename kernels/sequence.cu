@@ -151,16 +151,17 @@ struct EmbeddingBwdRows {
         const int t = threadIdx.x, lane = t % 32, warp = t / 32;
         const int* tokens = a.at<int>(Slots::TOKENS);
         for (int i = t; i < EACH * units; i += THREADS) sums[i] = 0.0f;
+        Vec<int, LOOKS> ahead = some_tokens(tokens, t * LOOKS, all_rows);
 #pragma unroll 1
         for (int base = 0; base < all_rows; base += CHUNK) {
             u32 own[LOOKS];
             int found = 0;
 #pragma unroll
             for (int j = 0; j < LOOKS; ++j) {
-                const int at = base + t * LOOKS + j;
-                own[j] = at < all_rows ? (u32)tokens[at] - (u32)first : ~0u;
+                own[j] = (u32)ahead.v[j] - (u32)first;
                 found += own[j] < (u32)rows ? 1 : 0;
             }
+            ahead = some_tokens(tokens, base + CHUNK + t * LOOKS, all_rows);
             // After this barrier the previous contents of the list are no longer needed.
             if (__syncthreads_or(found) == 0) continue;
             int before = found, all = 0;
@@ -185,8 +186,41 @@ struct EmbeddingBwdRows {
                 add(a.at<T>(Slots::DY) + (i64)base * units + group * V, units, sums + group * V, listed, all);
         }
         __syncthreads();
-        float* to = a.at<float>(Slots::DWEIGHT) + (i64)first * units;
-        for (int i = t; i < rows * units; i += THREADS) to[i] = ACCUMULATE ? to[i] + sums[i] : sums[i];
+        finish(a.at<float>(Slots::DWEIGHT) + (i64)first * units, sums, rows * units);
+    }
+
+    // The tokens from a place on; -1, which no row has, beyond the last.
+    DEV Vec<int, LOOKS> some_tokens(const int* tokens, int at, int all) {
+        if (at + LOOKS <= all) return load<int, LOOKS>(tokens + at);
+        Vec<int, LOOKS> found;
+#pragma unroll
+        for (int j = 0; j < LOOKS; ++j) found.v[j] = at + j < all ? tokens[at + j] : -1;
+        return found;
+    }
+    // Stores or adds so many sums, in groups of four with several loads in flight.
+    DEV void finish(float* to, const float* sums, int count) {
+        constexpr int GROUPS = 6;
+        const int whole = count / 4 * 4;
+#pragma unroll 1
+        for (int base = threadIdx.x * 4; base < whole; base += GROUPS * THREADS * 4) {
+            Vec<float, 4> old[GROUPS];
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g) {
+                const int i = base + g * THREADS * 4;
+                if (ACCUMULATE && i < whole) old[g] = load<float, 4>(to + i);
+            }
+#pragma unroll
+            for (int g = 0; g < GROUPS; ++g) {
+                const int i = base + g * THREADS * 4;
+                if (i >= whole) break;
+                Vec<float, 4> sum = load<float, 4>(sums + i);
+#pragma unroll
+                for (int j = 0; j < 4; ++j) sum.v[j] = ACCUMULATE ? old[g].v[j] + sum.v[j] : sum.v[j];
+                store<float, 4>(to + i, sum);
+            }
+        }
+        const int last = whole + threadIdx.x;
+        if (last < count) to[last] = ACCUMULATE ? to[last] + sums[last] : sums[last];
     }
 
     // Adds the listed rows from `dy` on to `sums`, with several loads in flight.
