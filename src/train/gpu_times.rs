@@ -25,8 +25,9 @@ const HOPELESS: f64 = 2.0;
 /// A candidate that takes this many times as long as the best so far is timed only once.
 const GIVE_UP: f64 = 1.5;
 
-/// Changes when an operation can be run in a new way by a library: times that were kept before lack it.
-const CANDIDATES: u32 = 2;
+/// Changes when times that were kept before are not to be used: because a library runs an operation in a new way, or
+/// because candidates are timed on other inputs.
+const CANDIDATES: u32 = 3;
 
 /// The key of a device's times: its name, and the versions of driver and libraries.
 fn device_name(target: &Target) -> String {

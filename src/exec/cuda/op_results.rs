@@ -70,6 +70,26 @@ fn drawn(kind: &OpKind, slot: &str, (len, dtype): (usize, DType), rng: &mut Rng)
 }
 
 impl OpTimer {
+    /// Writes random tokens of the vocabulary for an operation of an embedding. The gradient of an embedding takes much
+    /// longer if all tokens are the same, as in memory that nothing has written.
+    ///
+    /// # Errors
+    /// If the copy fails.
+    pub(super) fn draw_tokens(&self, op: usize) -> Result<(), ExecError> {
+        let plan = &self.ops.compiled.plan;
+        let kind = &plan.program.ops[op].kind;
+        let &(OpKind::Embedding(ops::Embedding { rows, vocab, .. })
+        | OpKind::EmbeddingBwd(ops::EmbeddingBwd { rows, vocab, .. })) = kind
+        else {
+            return Ok(());
+        };
+        let Some(slot) = kind.slot("tokens") else { return Ok(()) };
+        let mut rng = Rng::new(0, 0);
+        let bytes: Vec<u8> = (0..rows).flat_map(|_| ((rng.uniform() * vocab as f64) as i32).to_le_bytes()).collect();
+        Transfers::new(Arc::clone(&self.ops.gpu)).write_directly(self.ops.env.row(plan, op)[slot], &bytes)?;
+        Ok(())
+    }
+
     /// Runs an operation on random inputs, which depend only on `seed`, and returns its outputs.
     ///
     /// # Errors

@@ -140,6 +140,7 @@ impl OpTimer {
         if let Some(half) = &self.half {
             half.refresh(gpu, self.ops.env.memory.store.changed())?;
         }
+        self.draw_tokens(op)?;
         let watch = Stopwatch::new(gpu)?;
         // The first launch loads what a library has not loaded yet.
         self.ops.put_op(op)?;
