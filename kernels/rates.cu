@@ -11,8 +11,8 @@
 // where a run is EACH consecutive elements of one segment; the last run of a segment may have fewer.
 
 // grad_norm_seg [COUNT] (float): the norm of each segment of grad (float), divided by BATCHES. With `scaler` bound,
-// gradients are multiplied by scaler[2] first. A block sums a run, and each thread groups of 16 bytes. In a second phase,
-// one warp for each segment adds up its runs in order. Reads the segments once.
+// gradients are multiplied by scaler[2] first. A block sums a run, and each thread groups of 16 bytes; in a second
+// phase, one warp for each segment adds up its runs in order. Reads the segments once.
 //
 // EACH and BATCHES are the numbers 1 and 2. A general member reads the segments from memory at the address that is
 // number 0: COUNT, RUNS, then the rows.
