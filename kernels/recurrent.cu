@@ -5,8 +5,8 @@
 //
 // `Recurrence`      a block has some samples, and reads the weight from memory at every position. For any size.
 // `RecurrenceHeld`  a block has some samples, and its threads hold the whole weight in registers.
-// `RecurrenceGrid`  each block has some units, whose part of the weight is in shared memory; blocks synchronise at
-//                   every position, so that all of them must be resident.
+// `RecurrenceGrid`  each block has some units, whose part of the weight is in shared memory or registers; blocks
+//                   synchronise at every position, so that all of them must be resident.
 //
 // All sums have a fixed order, without atomics on floats, so that the bits are the same in every run.
 
@@ -505,9 +505,6 @@ DEV u32 counted_in(const u32* counter) {
     return count;
 }
 
-// The most weights that a thread of a grid holds in registers.
-constexpr int MOST_HELD_BY_GRID = 64;
-
 // The tiles of a grid: groups of blocks have TILES * 16 samples each, and the blocks of a group UB units each.
 // Blocks of a group synchronise through counters in the work memory, which a preceding launch sets to zero, so that a
 // failed step cannot leave wrong counts. MMA: factors are rounded to TF32 and multiplied by matrix instructions; this
@@ -527,6 +524,10 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
     // The smallest row length from `least` on that is an odd multiple of `step`, so that the simultaneous reads of a
     // warp are in different banks: `step` is 4 if factors are read along the depth, and 8 if they are read across it.
     static constexpr int pitch(int least, int step) { return (least + step - 1) / (2 * step) * (2 * step) + step; }
+    // Whether a thread of a specialised member, which has 128 registers, holds so many weights beside other numbers.
+    static constexpr bool has_registers(int weights, int others) {
+        return MMA && !IS_GENERAL && weights <= 64 && weights + others <= 96;
+    }
     // Groups of blocks, and states and gate values of a block with `own` units, which are multiples of the size of a
     // matrix instruction.
     DEV constexpr int groups(int batch) { return ceil_div(batch, 16 * TILES); }
@@ -614,10 +615,10 @@ template <class Shape, bool MMA_, int UB_, int TILES_, int ROOM> struct GridTile
 };
 
 // Slots and results of `recurrence`, in tiles of `GridTiles`. Blocks exchange states through `before`. The product is
-// split into ranges of states. With matrix instructions, a warp has a range and all gate values of the block: it reads
-// each state once, from `before`, and its weights from registers if they fit there. Otherwise a warp has a range and 8
-// gate values.
-template <class Shape, bool MMA, int UB, int TILES, int ROOM = ceil_div(Shape::UNITS, 8) * 8,
+// split into ranges of states. With matrix instructions, there are at most RANGES, 16 or a smaller power of two: the
+// warps of a range divide the gate values of the block among them, read the states from `before`, and hold their
+// weights in registers if there is room. Otherwise a warp has a range and 8 gate values.
+template <class Shape, bool MMA, int UB, int TILES, int RANGES, int ROOM = ceil_div(Shape::UNITS, 8) * 8,
     int V = vec_width<typename Shape::T>(Shape::UNITS)>
 struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     using B = GridTiles<Shape, MMA, UB, TILES, ROOM>;
@@ -628,7 +629,7 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     static constexpr i64 WORK = (i64)B::COUNTER * B::groups(S::BATCH);
     // Ranges of states, and the length of a row of their sums.
     DEV constexpr int parts(int units, int own) {
-        const int most = MMA ? B::WARPS : max_i(B::WARPS * 8 / B::columns(own), 1);
+        const int most = MMA ? RANGES : max_i(B::WARPS * 8 / B::columns(own), 1);
         return min_i(most, B::states(units) / 8);
     }
     DEV constexpr int sum_pitch(int own) {
@@ -636,15 +637,15 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     }
     static constexpr int PITCH = B::pitch(B::COLS, MMA ? 4 : 8), STATE_PITCH = B::pitch(B::STATES, 4);
     // The most ranges, and numbers for a row of all sums: in a general member, for any units of a block.
-    static constexpr int PARTS = B::IS_GENERAL ? B::WARPS : parts(S::UNITS, UB);
+    static constexpr int PARTS = !B::IS_GENERAL ? parts(S::UNITS, UB) : MMA ? RANGES : B::WARPS;
     static constexpr int SUMS =
         MMA || !B::IS_GENERAL ? PARTS * sum_pitch(UB) : max_i(B::WARPS * 8, B::COLS) + 4 * B::WARPS;
-    // Matrix instructions of a warp: multiples of eight states and of eight gate values.
-    static constexpr int DEEP = ceil_div(B::STATES / 8, B::WARPS), SPAN = B::COLS / 8;
-    static constexpr bool HOLDS = MMA && !B::IS_GENERAL && 2 * DEEP * SPAN <= MOST_HELD_BY_GRID;
+    // Matrix instructions of a range: multiples of eight states and of eight gate values. CHUNK of the former have
+    // their states in registers at once.
+    static constexpr int DEEP = ceil_div(B::STATES / 8, RANGES), SPAN = B::COLS / 8, CHUNK = min_i(DEEP, 8);
+    static constexpr bool HOLDS =
+        RANGES == B::WARPS && B::has_registers(2 * DEEP * SPAN, 4 * CHUNK + B::TURNS * (2 * G + 2));
     static constexpr int HELD = HOLDS ? 2 * DEEP * SPAN : 1;
-    // How many of them have their states in registers at once.
-    static constexpr int CHUNK = min_i(DEEP, 8);
     static constexpr int WEIGHTS = HOLDS ? 0 : B::STATES * PITCH, STATE_TILE = MMA ? 0 : 16 * STATE_PITCH;
     static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (WEIGHTS + STATE_TILE + 16 * SUMS); }
     // A tile of states at a step.
@@ -714,9 +715,10 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     DEV void matrix_products(const Args& a, const S& s, const typename B::By& across, const typename B::By& ranges,
         int first, int step, int pitch, const float (&held)[HELD], const float* weight, float* sums) {
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
-        if (warp >= (int)ranges.by) return;
+        const int range = warp % RANGES, turn = warp / RANGES;
+        if (range >= (int)ranges.by) return;
         const int steps = B::states(s.units) / 8;
-        const int from = first_of(ranges, steps, warp), deep = first_of(ranges, steps, warp + 1) - from;
+        const int from = first_of(ranges, steps, range), deep = first_of(ranges, steps, range + 1) - from;
         u32 left[CHUNK][4];
         auto read_states = [&](int base) {
 #pragma unroll
@@ -729,10 +731,11 @@ struct RecurrenceGrid : GridTiles<Shape, MMA, UB, TILES, ROOM> {
             }
         };
         if (DEEP <= CHUNK) read_states(0);
-        float* to = sums + (warp * 16 + line) * pitch + 2 * at;
+        float* to = sums + (range * 16 + line) * pitch + 2 * at;
         // Two multiples of eight gate values at a time, so that one sum does not wait for the other.
 #pragma unroll
         for (int tile = 0; tile < SPAN; tile += 2) {
+            if (tile / 2 % (B::WARPS / RANGES) != turn) continue;
             float c[2][4] = {};
 #pragma unroll
             for (int i = 0; i < DEEP; ++i) {
@@ -843,12 +846,11 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
     static constexpr i64 WORK =
         B::groups(S::BATCH) * (B::COUNTER + 8 * floats_sent(S::UNITS) * ceil_div(S::UNITS, UB));
     static constexpr int PITCH = B::pitch(B::COLS, 4);
-    // Matrix instructions of a warp: multiples of eight gate values and of eight states.
-    static constexpr int DEEP = B::COLS / 8, SPAN = ceil_div(B::STATES / 8, B::WARPS);
-    static constexpr bool HOLDS = MMA && !B::IS_GENERAL && 2 * DEEP * SPAN <= MOST_HELD_BY_GRID;
+    // Matrix instructions of a warp: multiples of eight gate values and of eight states. CHUNK of the latter have their
+    // sums in registers at once.
+    static constexpr int DEEP = B::COLS / 8, SPAN = ceil_div(B::STATES / 8, B::WARPS), CHUNK = min_i(SPAN, 4);
+    static constexpr bool HOLDS = B::has_registers(2 * DEEP * SPAN, 4 * CHUNK + B::TURNS * (G + 6));
     static constexpr int HELD = HOLDS ? 2 * DEEP * SPAN : 1, WEIGHTS = HOLDS ? 0 : B::STATES * PITCH;
-    // How many multiples of eight states have their sums in registers at once.
-    static constexpr int CHUNK = HOLDS ? SPAN : min_i(SPAN, 4);
     static constexpr int smem(int phase) { return phase == 0 ? 0 : 4 * (WEIGHTS + 16 * PITCH); }
     // The floats that a block of a group, which has so many, sends at a step.
     DEV float* sent(const Args& a, const S& s, int shares, int step, int group, int share) {
@@ -884,7 +886,7 @@ struct RecurrenceGridBwd : GridTiles<Shape, MMA, UB, TILES, ROOM> {
         int units, int columns, const float (&held)[HELD], const float* weight, const float* values, float* to) {
         const int states = B::states(units);
         const int warp = threadIdx.x / 32, line = threadIdx.x % 32 / 4, at = threadIdx.x % 4;
-#pragma unroll HOLDS ? SPAN : 1
+#pragma unroll HOLDS ? ceil_div(SPAN, CHUNK) : 1
         for (int tile = 0; tile < SPAN; tile += CHUNK) {
             float c[CHUNK][4] = {};
 #pragma unroll

@@ -152,8 +152,8 @@ impl Step {
     /// The approximate size of its recording and its plan, without the values of the step.
     #[must_use]
     pub fn recording_bytes(&self) -> u64 {
-        /// The device memory of a graph and of each of its nodes: a little more than was measured on an H200, where
-        /// graphs of 10, 56 and 98 nodes take 128, 224 and 288 KiB.
+        /// The device memory of a graph and of each of its nodes: up to a quarter more than was measured on an H200,
+        /// where graphs of 10, 56 and 98 nodes take 128, 224 and 288 KiB, in steps of 32 KiB.
         const GRAPH: usize = 128 << 10;
         const NODE: usize = 2_400;
         /// The size of an operation and a value in the host's memory, in a plan and in a recording.

@@ -19,7 +19,7 @@ const SHAPES: [(usize, usize, usize, usize, bool); 9] = [
     (384, 1, 2, 2, false),
 ];
 
-/// The ends of the names of these kernels and the starts of their types: of attention and of its gradient.
+/// Parts of the names of these kernels and the starts of their types: of attention and of its gradient.
 const KERNELS: [(&str, &str); 2] = [("_wgmma128x128_v0", "AttentionWgmma<"), ("_wgmma128x64_v0", "AttentionWgmmaBwd<")];
 
 /// A network with an attention of such a shape, with heads of 64 features.

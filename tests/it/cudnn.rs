@@ -37,14 +37,16 @@ pub fn with_kernels(text: &str, target: &Target, precision: Precision, plan: &st
     let mut times = BTreeMap::new();
     for (op, choice) in first.program.ops.iter().zip(&first.choices) {
         let kernels = choice.candidates.iter().map(|c| &c.kernel);
-        let fast: BTreeMap<_, _> = kernels.filter(|k| k.ends_with(plan)).map(|k| (k.clone(), 1.0)).collect();
-        if matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionBwd(_) | OpKind::Conv2dBwdX(_)) {
+        let fast: BTreeMap<_, _> = kernels.filter(|k| k.contains(plan)).map(|k| (k.clone(), 1.0)).collect();
+        let is_attention = matches!(op.kind, OpKind::Attention(_) | OpKind::AttentionBwd(_));
+        let is_recurrence = matches!(op.kind, OpKind::Recurrence(_) | OpKind::RecurrenceBwd(_));
+        if is_attention || is_recurrence || matches!(op.kind, OpKind::Conv2dBwdX(_)) {
             times.insert(GpuTimes::key(&op.kind, real_of(&first.program, op, first.real)), fast);
         }
     }
     let gpu_times = Some(Arc::new(GpuTimes { device: String::new(), times }));
     let compiled = compile(&model, &Options { gpu_times, ..options }).unwrap();
-    let runs_plan = |c: &Choice| c.kernel.ends_with(plan);
+    let runs_plan = |c: &Choice| c.kernel.contains(plan);
     let chosen = compiled.selection.choices.iter().enumerate().filter(|(_, c)| runs_plan(c));
     let chosen = chosen.map(|(index, _)| index).collect();
     (Arc::new(compiled), chosen)
@@ -67,8 +69,8 @@ fn gradients_that_pass_a_relu_have_a_plan_with_a_kernel_after_it() {
     }
 }
 
-/// Compares the operations of a network that run kernels with this end of a name, at least `least` of them, with plain
-/// loops. The name of the first call of each, a type of kernels or a library's plan, must start with `runs`.
+/// Compares the operations of a network that run kernels whose names contain `plan`, at least `least` of them, with
+/// plain loops. The name of the first call of each, a type of kernels or a library's plan, must start with `runs`.
 pub fn compare_on(machine: &Target, text: &str, precision: Precision, (plan, runs): (&str, &str), least: usize) {
     let (compiled, chosen) = with_kernels(text, machine, precision, plan);
     assert!(chosen.len() >= least, "{plan}: {} operations run such a kernel", chosen.len());

@@ -21,6 +21,7 @@ mod paths;
 mod plans;
 mod proofs;
 mod recording_memory;
+mod recurrent;
 mod rewrites;
 mod shared_memory;
 mod stages;

@@ -20,6 +20,10 @@ const TOGETHER: usize = 1 << 21;
 pub(super) fn run(rw: &mut Rewriter, _: &Goal) {
     let program = rw.program();
     let Some(at) = sole_update(program).filter(|_| is_large(program)) else { return };
+    // Gradients that survive the step keep their memory.
+    if program.ops[at].arg("grad").is_none_or(|grad| program.value(program.root(grad).0).persistent) {
+        return;
+    }
     let Some(ready) = ready(program, at) else { return };
     let buckets = buckets(program, &ready);
     let whole = rw.op(at).clone();

@@ -1,9 +1,9 @@
 //! Which types of `recurrent.cu` compute an operation, and how they divide it.
 //!
 //! If the weight fits into the registers of a block, its threads hold it, and blocks need not synchronise. If it fits
-//! into the shared memory of all blocks together, each block has its own units, and blocks synchronise at every
-//! position: there are never more blocks than multiprocessors, so that all are resident. Otherwise blocks read the
-//! weight from memory.
+//! into the shared memory or registers of all blocks together, each block has its own units, and blocks synchronise at
+//! every position: there are never more blocks than multiprocessors, so that all are resident. Otherwise blocks read
+//! the weight from memory.
 
 use super::custom::{CustomKernel, general_or_wider};
 use super::elementwise::vec_width;
@@ -79,6 +79,8 @@ struct Grid {
     units: usize,
     /// Tiles of samples of a block.
     tiles: usize,
+    /// The most ranges of states of a forward product with matrix instructions.
+    ranges: usize,
     groups: usize,
     /// Blocks of a group.
     shares: usize,
@@ -205,12 +207,20 @@ impl Walk<'_> {
             let groups = self.g.batch.div_ceil(TILE * tiles);
             let most = self.multiprocessors / groups;
             let units = if most == 0 { return None } else { self.g.units.div_ceil(most) };
-            Some(Grid { units, tiles, groups, shares: self.g.units.div_ceil(units) })
+            Some(Grid { units, tiles, ranges: GRID_WARPS, groups, shares: self.g.units.div_ceil(units) })
         });
-        let fitting = grids.filter(|g| self.grid_bytes(*g) <= shared && self.on_their_way(*g) <= MOST_ON_THEIR_WAY);
-        let grid = fitting.min_by(|a, b| self.grid_us(*a).total_cmp(&self.grid_us(*b)))?;
-        let Grid { units, tiles, groups, shares } = grid;
-        let arguments = format!("{}, {units}, {tiles}", self.uses_matrices());
+        let grids: Vec<Grid> = grids.filter(|grid| self.on_their_way(*grid) <= MOST_ON_THEIR_WAY).collect();
+        // Fewer ranges have fewer sums in shared memory, but with few of them a warp reads many states.
+        let fitting = |divisors: [usize; 2]| {
+            let of = |grid: &Grid| {
+                let all = divisors.map(|divisor| Grid { ranges: GRID_WARPS / divisor, ..*grid });
+                all.into_iter().find(|grid| self.grid_bytes(*grid) <= shared)
+            };
+            grids.iter().filter_map(of).min_by(|a, b| self.grid_us(*a).total_cmp(&self.grid_us(*b)))
+        };
+        let grid = fitting([1, 2]).or_else(|| fitting([4, 8]))?;
+        let Grid { units, tiles, groups, shares, .. } = grid;
+        let arguments = format!("{}, {units}, {tiles}{}", self.uses_matrices(), self.ranges_argument(grid));
         let mut kernel = self.kernel("grid", ["RecurrenceGrid", "RecurrenceGridBwd"], &arguments);
         kernel.spec.blocks_meet = true;
         let unit = if self.uses_matrices() { "mma" } else { "simt" };
@@ -242,7 +252,8 @@ impl Walk<'_> {
         let own = fitting.into_iter().find(|(own, room)| *own <= units && *room <= states).unwrap_or(widest);
         let any = |(units, room): (usize, usize), vectors: usize| {
             let vectors = if self.is_backward { String::new() } else { format!(", {vectors}") };
-            format!("{}, {}, {units}, {}, {room}{vectors}", self.shape(true), self.uses_matrices(), grid.tiles)
+            let ranges = self.ranges_argument(grid);
+            format!("{}, {}, {units}, {}{ranges}, {room}{vectors}", self.shape(true), self.uses_matrices(), grid.tiles)
         };
         Some([any(own, vec_width(self.real, self.g.units)), any(widest, 1)])
     }
@@ -268,15 +279,32 @@ impl Walk<'_> {
         (self.gates() * grid.units).next_multiple_of(8)
     }
 
+    /// The argument of a forward pass for its ranges of states.
+    fn ranges_argument(&self, grid: Grid) -> String {
+        if self.is_backward { String::new() } else { format!(", {}", grid.ranges) }
+    }
+
+    /// Whether threads hold the weights of their matrix instructions in registers.
+    fn holds_weights(&self, grid: Grid) -> bool {
+        let (eights, columns) = (self.states() / 8, self.columns(grid) / 8);
+        let (deep, span, chunk) = if self.is_backward {
+            let span = eights.div_ceil(GRID_WARPS);
+            (columns, span, span.min(4))
+        } else {
+            let deep = eights.div_ceil(grid.ranges);
+            (deep, columns, deep.min(8))
+        };
+        let (weights, others) = (2 * deep * span, 4 * chunk + self.on_their_way(grid));
+        let is_divided = self.is_backward || grid.ranges == GRID_WARPS;
+        self.uses_matrices() && is_divided && weights <= MOST_HELD_BY_GRID && weights + others <= MOST_NUMBERS
+    }
+
     /// Shared memory of a block.
     fn grid_bytes(&self, grid: Grid) -> usize {
         let (states, columns) = (self.states(), self.columns(grid));
-        let deep = if self.is_backward { columns / 8 } else { (states / 8).div_ceil(GRID_WARPS) };
-        let wide = if self.is_backward { (states / 8).div_ceil(GRID_WARPS) } else { columns / 8 };
-        let are_held = self.uses_matrices() && 2 * deep * wide <= MOST_HELD_BY_GRID;
-        let weight = if are_held { 0 } else { self.weight_bytes(columns, states) };
-        // Ranges of states of a forward product: with matrix instructions, of a warp, otherwise of several.
-        let parts = if self.uses_matrices() { GRID_WARPS } else { (GRID_WARPS / (columns / 8)).max(1) };
+        let weight = if self.holds_weights(grid) { 0 } else { self.weight_bytes(columns, states) };
+        // Ranges of states of a forward product; with matrix instructions, each has sums of all gate values.
+        let parts = if self.uses_matrices() { grid.ranges } else { (GRID_WARPS / (columns / 8)).max(1) };
         weight + self.factor_bytes(columns, states, parts.min(states / 8) * self.sum_pitch(columns))
     }
 
@@ -285,7 +313,7 @@ impl Walk<'_> {
     fn general_grid_bytes(&self, grid: Grid, states: usize) -> usize {
         let columns = self.columns(grid);
         let sums = if self.uses_matrices() {
-            GRID_WARPS * self.sum_pitch(columns)
+            grid.ranges * self.sum_pitch(columns)
         } else {
             columns.max(8 * GRID_WARPS) + 4 * GRID_WARPS
         };
@@ -349,8 +377,9 @@ const MOST_ROUNDED_UNITS: usize = 64;
 const WIDE_STATES: usize = 256;
 const WIDE_UNITS: usize = 16;
 
-/// The most weights that a thread of a grid holds in registers.
+/// The most weights that a thread of a grid holds in registers, and the most of these and other numbers.
 const MOST_HELD_BY_GRID: usize = 64;
+const MOST_NUMBERS: usize = 96;
 /// Warps of a block of a grid, and bytes of the counter of a group.
 const GRID_WARPS: usize = 16;
 const COUNTER_BYTES: usize = 128;
@@ -396,10 +425,20 @@ mod tests {
         assert_eq!((forward.tail.as_str(), forward.work_bytes), ("tf32_held1x4x1_v0", 0));
         let [forward, back] = ways(LARGE);
         let shape = "Walk<float, CELL_LSTM, 64, 128, 512, false, false, false>";
-        assert_eq!(forward.spec.ty(), format!("RecurrenceGrid<{shape}, true, 16, 1>"));
+        assert_eq!(forward.spec.ty(), format!("RecurrenceGrid<{shape}, true, 16, 1, 16>"));
         assert_eq!(back.spec.ty(), format!("RecurrenceGridBwd<{shape}, true, 16, 1>"));
         assert_eq!((forward.work_bytes, back.work_bytes), (512, 512 + (8 << 20)));
         assert_eq!(back.tail, "tf32_grid_mma_16x16_v0");
+    }
+
+    #[test]
+    fn sums_of_a_grid_leave_room_for_the_weight() {
+        for (cell, batch, units) in [(Cell::Lstm, 512, 384), (Cell::Lstm, 256, 592), (Cell::Gru, 256, 632)] {
+            let [forward, _] =
+                ops(RecurrenceGeometry { cell, batch, units, ..LARGE }).map(|op| cheapest(&op, Real::Bf16));
+            let ty = forward.spec.ty();
+            assert!(ty.starts_with("RecurrenceGrid<") && !ty.ends_with(", 16>"), "{batch} x {units}: {ty}");
+        }
     }
 
     #[test]
@@ -419,7 +458,11 @@ mod tests {
                         for kernel in found.iter().filter(|k| k.tail.contains("grid")) {
                             let numbers: Vec<usize> =
                                 kernel.spec.arguments.split(", ").filter_map(|n| n.parse().ok()).collect();
-                            let [.., own, tiles] = numbers[..] else { panic!("{numbers:?}") };
+                            let [own, tiles] = match numbers[..] {
+                                [.., own, tiles] if kind.name().ends_with("bwd") => [own, tiles],
+                                [.., own, tiles, _] => [own, tiles],
+                                _ => panic!("{numbers:?}"),
+                            };
                             let blocks = batch.div_ceil(TILE * tiles) * units.div_ceil(own);
                             assert!(blocks <= multiprocessors as usize, "{}: {blocks}", kernel.spec.ty());
                         }

@@ -26,7 +26,7 @@ pub struct VerifyOptions {
     pub tuning: Option<Arc<Tuning>>,
     /// Does without the memory that the checks of the recording are said to take: the user knows better.
     pub anyway: bool,
-    /// Only the checks of the proofs whose names start with this.
+    /// Only checks whose names start with this; without any, the report is not passed.
     pub only: Option<String>,
 }
 
