@@ -27,7 +27,7 @@ const CONVOLUTIONS: &str = r#"{"version": 1, "name": "convolutions", "input": {"
 /// direction.
 const PLANS: [&str; 2] = ["_cudnn_v0", "_cudnn_a1_v0"];
 
-/// A network's step in which the kernels with this end of a name are the fastest for attention and gradients of
+/// A step in which the kernels whose names contain `plan` are the fastest for attention, recurrences and gradients of
 /// convolutions, with its operations that run one.
 pub fn with_kernels(text: &str, target: &Target, precision: Precision, plan: &str) -> (Arc<Compiled>, Vec<usize>) {
     let preset = Preset { precision, ..read_preset(text).unwrap() };
